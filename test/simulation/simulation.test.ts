@@ -39,6 +39,7 @@ const FOUND: readonly (readonly [Profile, number])[] = [
   ['kept', 37000102],
   ['replaced', 38000141],
   ['several', 39000229],
+  ['kinds', 40000115],
   ...[10000008, 10000029, 10000089].map((seed) => ['kept', seed] as const),
 ]
 

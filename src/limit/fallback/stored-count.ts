@@ -47,8 +47,9 @@ export class StoredCount {
     const points = stored.used - stored.own
     // A call may take as many points as have just left; when they left is known only as well as the server's clock.
     const isUnchanged = !isCharged && this.#used === points && this.#firstAt > at - windowUs
-    const haveOnlyLeft = !mayHaveCharged && points <= this.#used
-    const isKnown = isUnchanged || haveOnlyLeft
+    // Then calls have only left, and the store may not have the settlements of others yet.
+    const isUncharged = !mayHaveCharged && this.#lastAt + windowUs > at
+    const isKnown = isUnchanged || isUncharged
     if (!isKnown) this.#refused = undefined
     this.#used = points
     this.#recordDeparture(counted, stored, at, isKnown)

@@ -52,6 +52,25 @@ describe('the count of the store, in an outage of one gateway', () => {
     expect(pointsAt(count, 7000)).toBe(0)
   })
 
+  it('still has what an earlier answer showed, if the store has not settled calls yet', () => {
+    const count = countOf([FULL, { atMs: 2000, admitted: true, used: 10, resetAfterMs: 4000 }])
+    count.settle(-5)
+    const stored = { admitted: false, limit: 10, used: 10, own: 0, resetAfterMs: WINDOW_MS }
+    count.record({ windowMs: WINDOW_MS, cost: 11 }, stored, 3000, false)
+    expect(pointsAt(count, 5999)).toBe(10)
+    expect(pointsAt(count, 6000)).toBe(5)
+    expect(pointsAt(count, 7000)).toBe(0)
+  })
+
+  it('counts the calls of a key that it did not know, or knew a window ago, until all have left', () => {
+    const tooDear = { atMs: 8000, cost: 11, admitted: false, used: 4, resetAfterMs: WINDOW_MS }
+    for (const before of [[], [FULL]]) {
+      const count = countOf([...before, tooDear])
+      expect(pointsAt(count, 12_999)).toBe(4)
+      expect(pointsAt(count, 13_000)).toBe(0)
+    }
+  })
+
   it('forgets what earlier answers showed once another call is admitted', () => {
     const refused = { atMs: 2500, cost: 7, admitted: false, used: 10, resetAfterMs: 4000 }
     const admitted = { atMs: 6100, admitted: true, used: 9, resetAfterMs: 400 }

@@ -40,6 +40,7 @@ const FOUND: readonly (readonly [Profile, number])[] = [
   ['replaced', 38000141],
   ['several', 39000229],
   ['kinds', 40000115],
+  ['losing', 41000040],
   ...[10000008, 10000029, 10000089].map((seed) => ['kept', seed] as const),
 ]
 

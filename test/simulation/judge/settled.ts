@@ -20,9 +20,13 @@ function mayBeLost({ history, troubles }: Case, { gateway, toldAtMs }: Witness, 
 /** Time for which a clock that was set back may be behind the calls. */
 const LONGEST_MS = 15_000
 
-/** True if an action goes on at an instant between two calls. */
-const isWithin = ({ atMs, ms }: Action, first: Timed, later: Timed): boolean =>
-  atMs <= later.toldAtMs && atMs + ms >= first.askedAtMs
+const ENDS_CONNECTIONS: ReadonlySet<Action['kind']> = new Set<Action['kind']>(['cut', 'restart', 'failover'])
+
+/** True if a gateway may open a new connection between two instants: a while after one was ended. */
+const mayConnect = (actions: readonly Action[], fromMs: number, toMs: number): boolean =>
+  actions.some(
+    ({ kind, atMs, ms }) => ENDS_CONNECTIONS.has(kind) && atMs <= toMs && atMs + ms + RECOVERY_MS >= fromMs,
+  )
 
 /** True if a call was decided in no time: not by Redis. */
 const isAlone = ({ askedAtMs, toldAtMs }: Timed): boolean => askedAtMs === toldAtMs
@@ -35,13 +39,13 @@ const isInOneSilence = ({ history: { actions } }: Case, first: Witness, later: W
   isAlone(first) &&
   isAlone(later) &&
   first.gateway === later.gateway &&
-  !actions.some((action) => action.kind === 'cut' && isWithin(action, first, later)) &&
   actions.some(
     (action) =>
       action.kind === 'hang' &&
       action.gateway === first.gateway &&
       action.atMs <= first.askedAtMs &&
-      later.toldAtMs <= action.atMs + action.ms,
+      later.toldAtMs <= action.atMs + action.ms &&
+      !mayConnect(actions, action.atMs, later.toldAtMs),
   )
 
 /** True if the gateway of a call may not know that a point of another gateway was settled: in an outage, it knows what Redis said before. */

@@ -63,9 +63,13 @@ function mayBeOvertaken(one: Case, point: Witness, call: Witness, knownMs: numbe
   if (!isAlone(call)) return false
   const { settledAtMs = Infinity } = point
   const isAnswered = (other: Witness): boolean => other.gateway === call.gateway && !isAlone(other)
+  // A call that took time in a trouble may have waited for an answer in vain.
   const isToldSince = between(one.calls, settledAtMs, call.askedAtMs).some(
     (other) =>
-      isAnswered(other) && other.askedAtMs >= settledAtMs + knownMs && other.toldAtMs <= call.askedAtMs,
+      isAnswered(other) &&
+      other.askedAtMs >= settledAtMs + knownMs &&
+      other.toldAtMs <= call.askedAtMs &&
+      overlapping(one.troubles, other.askedAtMs, other.toldAtMs).length === 0,
   )
   if (isToldSince) return false
   return isAlone(point) || between(one.calls, settledAtMs, settledAtMs + knownMs).some(isAnswered)

@@ -55,24 +55,28 @@ const mayBeUnknown = (
   { gateway, askedAtMs, toldAtMs }: Witness,
 ): boolean => point.gateway !== gateway && overlapping(troubles, askedAtMs, toldAtMs).length > 0
 
+/** True if Redis decided a call for certain: one that took time in a trouble may have waited in vain. */
+const isByRedis = ({ troubles }: Case, call: Timed): boolean =>
+  !isAlone(call) && overlapping(troubles, call.askedAtMs, call.toldAtMs).length === 0
+
 /**
  * True if the last answer that the gateway of a call without Redis had may be one that Redis gave before it settled a point: to a call,
  * or to the hand-over of the point itself.
  */
 function mayBeOvertaken(one: Case, point: Witness, call: Witness, knownMs: number): boolean {
-  if (!isAlone(call)) return false
+  if (isByRedis(one, call)) return false
   const { settledAtMs = Infinity } = point
-  const isAnswered = (other: Witness): boolean => other.gateway === call.gateway && !isAlone(other)
-  // A call that took time in a trouble may have waited for an answer in vain.
+  const isOwn = (other: Witness): boolean => other.gateway === call.gateway
   const isToldSince = between(one.calls, settledAtMs, call.askedAtMs).some(
     (other) =>
-      isAnswered(other) &&
+      isOwn(other) &&
+      isByRedis(one, other) &&
       other.askedAtMs >= settledAtMs + knownMs &&
-      other.toldAtMs <= call.askedAtMs &&
-      overlapping(one.troubles, other.askedAtMs, other.toldAtMs).length === 0,
+      other.toldAtMs <= call.askedAtMs,
   )
   if (isToldSince) return false
-  return isAlone(point) || between(one.calls, settledAtMs, settledAtMs + knownMs).some(isAnswered)
+  const asked = between(one.calls, settledAtMs, settledAtMs + knownMs)
+  return !isByRedis(one, point) || asked.some((other) => isOwn(other) && !isAlone(other))
 }
 
 /** True if a point was settled for certain before a call was asked: also the other gateways know it within a second. */

@@ -20,7 +20,8 @@ interface Runs {
 function runsOfScript(): Omit<Runs, 'all'> & { readonly platform: readonly string[] } {
   const text = fileText('.ci/run')
   const matchOf = (pattern: RegExp): string => pattern.exec(text)?.[1] ?? `no ${pattern}`
-  const slow = (half: string): string => matchOf(new RegExp(`^on (\\d+) --shard ${half}/2 "\\$\\{slow`, 'm'))
+  const slow = (half: string): string =>
+    matchOf(new RegExp(`^ *on (\\d+) --shard ${half}/2 "\\$\\{slow`, 'm'))
   const smoke = scripts['test:smoke']!.replace('vitest run ', '')
   return {
     platform: [matchOf(/^on (\d+) test\/\{[a-z,]+\}\/ /m)],

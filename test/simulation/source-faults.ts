@@ -126,7 +126,7 @@ export const SOURCE_FAULTS: Readonly<Record<string, readonly Change[]>> = {
     [COUNT, 'if (waitsLonger) (this', 'if (false) (this'],
   ],
   'the waits of several costs do not end': [
-    [COUNT, 'if (!isUnchanged) this.#refused', 'if (false) this.#refused'],
+    [COUNT, 'if (!isKnown) this.#refused', 'if (false) this.#refused'],
   ],
   'the wait of a cost is that of another': [
     [CACHE, 'answers.find((one) => isOf(name, cost, one))', 'answers[0]'],

@@ -15,6 +15,7 @@ import { routeNameIssues } from './route-names.ts'
 import type { Settings } from './schema.ts'
 import { writtenWays } from './sections/routes.ts'
 import { unreachableRoutes } from './unreachable-routes.ts'
+import { foreignPart } from './yaml/foreign-words.ts'
 import { type Issue, issueAt, issueAtKey, nearest, type Path } from './yaml/issue.ts'
 
 type Route = Settings['routes'][number]
@@ -94,9 +95,10 @@ function lackedBy(route: Route, limit: Limit): string | undefined {
   const inPath = parametersOf(route)
   const part = limit.per.find((part) => wordOf(part).from === 'path' && !inPath.includes(part))
   if (part === undefined) return undefined
+  const meant = foreignPart(part)
+  if (meant !== undefined)
+    return `the limit "${limit.name}" is per ${part}, a word of Kong; write ${meant} in its "per"`
   const similar = nearest(part, [...formsOf(({ isNamed }) => !isNamed), ...inPath])
-  const isOfKong = part === 'consumer'
-  if (isOfKong) return `the limit "${limit.name}" is per consumer, a word of Kong; write client in its "per"`
   const remedy =
     similar === undefined ? 'correct its "per" or the path' : `correct its "per" (did you mean "${similar}"?)`
   return `the limit "${limit.name}" is per ${part}, but "${route.match}" has no :${part}; ${remedy}, or remove the limit`

@@ -55,7 +55,7 @@ export function compileLimit(limit: Limit, options: LimitOptions): CompiledLimit
       if (unknown !== undefined) onUnknownPlan?.(unknown)
     }
     const claimed = claim && claimedBy(claim, caller, () => onBadClaim?.(limit))
-    return claimed === undefined ? rules : { ...rules, claimed }
+    return claimed === undefined ? rules : { claimed, ...rules }
   }
 
   function apply(caller: Caller, facts: Facts, nowMs: number): Quota | Refusal | undefined {

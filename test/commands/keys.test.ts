@@ -126,7 +126,7 @@ describe('keys create', () => {
     expect(existsSync(file)).toBe(false)
   })
 
-  it('adds a short key only if it is told to, and revokes it in any case', async () => {
+  it('adds a short key only with --allow-short, and revokes it without', async () => {
     const { keys, read } = prepared()
     const key = 'globex-key-1'
     expect((await keys(['create', 'globex', '--stdin', '--allow-short'], key)).code).toBe(0)

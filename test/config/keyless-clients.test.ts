@@ -26,8 +26,8 @@ ${more}`,
 }
 
 it('warns about a client without a key where callers have only keys', async () => {
-  const nobody = 'has no key, so that these settings apply to nobody'
-  expect(await warningsOf(key('acme'))).toEqual([`${nobody}; did you mean "acme"?`, nobody])
+  const unused = 'has no key, so that no call gets these settings'
+  expect(await warningsOf(key('acme'))).toEqual([`${unused}; did you mean "acme"?`, unused])
   expect(await warningsOf(key('Acme') + key('globex').replace('aa', 'bb'))).toEqual([])
 })
 

@@ -17,13 +17,12 @@ import { explain } from './explain.ts'
 import type { DecidedLimit } from './explained.ts'
 import type { OperatorApi } from './operator-api.ts'
 
+const ALLOWED = 'every call is admitted'
+const DENIED = 'every call is refused with 503'
+
 /** Returns the reason for what a limit admits while Redis is unavailable. */
 function outageText(mode: OutageMode, { limit, part = limit }: Allowance): string {
-  const texts = {
-    local: `this gateway admits ${part}`,
-    allow: 'every call is admitted',
-    deny: 'every call is refused with 503',
-  }
+  const texts = { local: `this gateway admits ${part}`, allow: ALLOWED, deny: DENIED }
   return `Redis is unavailable: ${texts[mode]}`
 }
 
@@ -173,12 +172,12 @@ function notesOn(
   return notes.concat(ofFile)
 }
 
-/** What calls get in an outage, by `onOutage`. */
+/** The note on a caller in an outage, by what decides its calls. */
 const WITHOUT_REDIS: Readonly<Record<OutageMode, string>> = {
   local:
     'Without Redis, this gateway counts what Redis last reported and its own calls, and admits its part of each limit.',
-  allow: 'Without Redis, every call is admitted, and none is counted.',
-  deny: 'Without Redis, every call is refused with 503.',
+  allow: `Without Redis, ${ALLOWED}, and none is counted.`,
+  deny: `Without Redis, ${DENIED}.`,
 }
 
 /** True for a client under `clients`, or with a key. */

@@ -26,13 +26,14 @@ const SHOWN_DIGITS = 8
 
 /** Creates, lists and revokes API keys in their file, or sets the plan of their client. */
 export async function run(args: Args, io: Io): Promise<void> {
-  const [action, client, ...further] = positionals(args)
-  const isGiven = args['stdin'] === true
-  const surplus = action === 'revoke' && isGiven ? positionals(args).slice(1) : further
-  if (surplus.length > 0) throw new UsageError(surplusText(action))
+  const [action, ...words] = positionals(args)
+  const revokesGiven = action === 'revoke' && args['stdin'] === true
+  const most = revokesGiven ? 0 : 1
+  if (words.length > most) throw new UsageError(surplusText(action))
+  const [client] = words
   const settings = await settingsOf(args, io)
   if (action === 'list') return await list(settings, client, args, io)
-  if (action === 'revoke' && isGiven) return await revokeGiven(settings, args, io)
+  if (revokesGiven) return await revokeGiven(settings, args, io)
   assertClient(client)
   if (action === 'create') return await create(settings, client, args, io)
   if (action === 'revoke') return await revoke(settings, client, args, io)

@@ -49,9 +49,9 @@ export function createCharges(config: Config) {
     const authenticates = acceptsTokens(route) || acceptsKeys(route)
     if (authenticates && client === undefined) return 'unauthenticated'
     // A client of Sluice's own log had a key then. A file without keys yet is for a trial.
-    const isOfOther = call.requested !== undefined && withKeys.size > 0
-    const needsKey = isOfOther && authenticates && !acceptsTokens(route)
-    if (needsKey && !withKeys.has(client!)) return 'unauthenticated'
+    const mayLackKey = call.requested !== undefined && withKeys.size > 0
+    const needsKey = acceptsKeys(route) && !acceptsTokens(route)
+    if (mayLackKey && needsKey && !withKeys.has(client!)) return 'unauthenticated'
     if (route.limits.length === 0) return 'unlimited'
     const params = shortenParams(found.params, secrets)
     // Limits by what no log contains were left out above.

@@ -116,6 +116,9 @@ const createLineCounts = () => ({
   other: 0,
 })
 
+/** Maximum characters of a call that is shown. */
+const MAX_SHOWN = 200
+
 /** Creates the count of the calls of no route that succeeded in the record, and would be lost. */
 function createNoRoute() {
   let succeeded = 0
@@ -129,9 +132,6 @@ function createNoRoute() {
     report: () => ({ succeeded, first }),
   }
 }
-
-/** Maximum characters of a call that is shown. */
-const MAX_SHOWN = 200
 
 /** Creates the clock that shows the times of the calls. */
 function createReplayedClock() {

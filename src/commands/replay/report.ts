@@ -93,7 +93,8 @@ export function createReport(config: Pick<Config, 'limits' | 'clients'>) {
   function reportLimit(limit: Limit, clients: readonly ReturnType<typeof emptyClient>[]) {
     const { name, shadow } = limit
     const unlogged = unloggedBy(limit)
-    const hasNamed = Object.keys(recordedBy).length > 0
+    // Logs of other proxies do not name the limit that refused.
+    const isUnnamed = totals.recorded.refused > 0 && Object.keys(recordedBy).length === 0
     const by = shadow ? 'shadowOver' : 'refusedBy'
     const counts = clients.flatMap((client) => client[by][name] ?? [])
     return {
@@ -103,8 +104,7 @@ export function createReport(config: Pick<Config, 'limits' | 'clients'>) {
       ...(unlogged && { unlogged }),
       refused: counts.reduce((sum, calls) => sum + calls, 0),
       clients: counts.length,
-      // Logs of other proxies do not name the limit that refused.
-      recordedRefused: hasNamed || totals.recorded.refused === 0 ? (recordedBy[name] ?? 0) : null,
+      recordedRefused: isUnnamed ? null : (recordedBy[name] ?? 0),
     }
   }
 

@@ -41,3 +41,9 @@ const FOREIGN: readonly { readonly of: readonly string[]; readonly word: RegExp;
 /** Returns what to write in place of a word of another gateway, in a section with these keys; undefined if it is none. */
 export const foreignWord = (key: string, keys: readonly string[]): string | undefined =>
   FOREIGN.find(({ of, word }) => word.test(key) && of.some((own) => keys.includes(own)))?.meant
+
+/** The parts of `per`, by the words of other gateways for them. */
+const FOREIGN_PARTS: ReadonlyMap<string, string> = new Map([['consumer', 'client']])
+
+/** Returns the part of `per` that a word of another gateway means; undefined if it is none. */
+export const foreignPart = (part: string): string | undefined => FOREIGN_PARTS.get(part)

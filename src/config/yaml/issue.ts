@@ -121,7 +121,7 @@ function unknownKey(key: string, defined: string): string {
   const keys = defined.split(' ')
   if (INVISIBLE.test(key)) return `unknown key; ${REPLACE_INVISIBLE}`
   // What follows the colon may be a secret.
-  const before = key.slice(0, Math.max(0, key.indexOf(':')))
+  const [before = ''] = key.split(':', 1)
   if (keys.includes(before)) return `unknown key; write a blank after "${before}:"`
   const meant = foreignWord(key, keys)
   if (meant !== undefined) return `unknown key; ${meant}`

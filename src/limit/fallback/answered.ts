@@ -4,9 +4,6 @@ import type { Quota } from '../quota.ts'
 import { type Allowance, allowanceAt, type Charge } from '../store.ts'
 import type { createKeys } from './keys.ts'
 
-/** An access counts as a limit that has admitted its one call. */
-const OF_ACCESS = { admitted: true, limit: 1 } as const
-
 interface AnsweredParts {
   readonly clock: Clock
   readonly keys: ReturnType<typeof createKeys>
@@ -45,7 +42,8 @@ export function createAnswered({ clock, keys, leases, isTracked, gateways }: Ans
       const mayHaveMore = mayHaveCharged || state.isMerging()
       state.stored.record(quota, allowance, localMs, mayHaveMore, admitted)
       if (quota.access === undefined) continue
-      const access = { ...OF_ACCESS, ...allowance.access! }
+      // An access counts as a limit that has admitted its one call.
+      const access = { admitted: true, limit: 1, ...allowance.access! }
       keys.know(quota, quota.access.key).stored.record(quota.access, access, localMs, mayHaveMore)
     }
     return charge

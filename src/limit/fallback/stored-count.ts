@@ -47,7 +47,8 @@ export class StoredCount {
     const points = stored.used - stored.own
     // A call may take as many points as have just left; when they left is known only as well as the server's clock.
     const isUnchanged = !isCharged && this.#used === points && this.#firstAt > at - windowUs
-    // Then calls have only left, and the store may not have the settlements of others yet.
+    // Where nothing was charged, calls have left; what else differs is a settlement that the store does
+    // not have yet.
     const isUncharged = !mayHaveCharged && this.#lastAt + windowUs > at
     const isKnown = isUnchanged || isUncharged
     if (!isKnown) this.#refused = undefined

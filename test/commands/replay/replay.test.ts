@@ -321,7 +321,7 @@ describe('sluice replay of the log of another proxy', () => {
     expect((await report(fileOf('[]'))).lines).toMatchObject({ replayed: 2, unauthenticated: 1 })
   })
 
-  it('tells how many calls of no route had succeeded, and the first of them', async () => {
+  it('counts the calls of no route that had succeeded, and shows the first of them', async () => {
     const lines = [
       combined('-', 'GET /old', 404),
       combined('-', 'GET /orders-old/1?token=t0k', 200),

@@ -29,7 +29,7 @@ const pointsAt = (count: StoredCount, atMs: number): number =>
 describe('the count of the store, in an outage of one gateway', () => {
   const FULL = { atMs: 1000, admitted: true, used: 10, resetAfterMs: WINDOW_MS }
 
-  it('has no call that is later than the last admitted one, whatever a refused call shows', () => {
+  it('has no call that is later than the last admitted one, also after a refused call of a cost above the limit', () => {
     // With a cost above the limit, the wait is always a window; a settlement has changed what is used.
     const tooDear = { atMs: 3000, cost: 11, admitted: false, used: 6, resetAfterMs: WINDOW_MS }
     const settledLater = { ...tooDear, used: 7 }

@@ -74,7 +74,7 @@ describe('several workers', () => {
   it('several workers serve one port under one limit, and show their metrics and their overview as one', async () => {
     await ready()
     expect((await statuses(39)).filter((status) => status === 200)).toHaveLength(30)
-    // After all others: the overview shows what the last call of a caller was told.
+    // After all others: the overview shows the decision about a caller's last call.
     expect(await statuses(1)).toEqual([429])
     await shows(
       /^sluice_http_requests_total\{.*code="200",source="upstream",upstream="data"\} 30$/m,

@@ -55,7 +55,7 @@ const mayBeUnknown = (
   { gateway, askedAtMs, toldAtMs }: Witness,
 ): boolean => point.gateway !== gateway && overlapping(troubles, askedAtMs, toldAtMs).length > 0
 
-/** True if Redis decided a call for certain: one that took time in a trouble may have waited in vain. */
+/** True if Redis certainly decided a call: one that took time in a trouble may have had no answer. */
 const isByRedis = ({ troubles }: Case, call: Timed): boolean =>
   !isAlone(call) && overlapping(troubles, call.askedAtMs, call.toldAtMs).length === 0
 
@@ -75,8 +75,9 @@ function mayBeOvertaken(one: Case, point: Witness, call: Witness, knownMs: numbe
       other.toldAtMs <= call.askedAtMs,
   )
   if (isToldSince) return false
+  const isHandedOver = !isByRedis(one, point)
   const asked = between(one.calls, settledAtMs, settledAtMs + knownMs)
-  return !isByRedis(one, point) || asked.some((other) => isOwn(other) && !isAlone(other))
+  return isHandedOver || asked.some((other) => isOwn(other) && !isAlone(other))
 }
 
 /** True if a point was settled for certain before a call was asked: also the other gateways know it within a second. */
@@ -87,7 +88,8 @@ export function isSettled(one: Case, point: Witness, call: Witness): boolean {
   const { askedAtMs: beforeMs } = call
   if (atMs < beforeMs && isInOneSilence(one, point, call)) return !mayBeLost(one, point, atMs)
   const knownMs = history.gateways > 1 ? 1100 : 5
-  if (atMs + knownMs > beforeMs || mayBeOvertaken(one, point, call, knownMs)) return false
+  if (atMs + knownMs > beforeMs) return false
+  if (mayBeOvertaken(one, point, call, knownMs)) return false
   // A settlement that is kept goes to Redis after the trouble.
   if (overlapping(troubles, beforeMs, beforeMs).some(({ fromMs }) => fromMs <= atMs + knownMs)) return false
   const during = overlapping(troubles, atMs, atMs + knownMs)

@@ -21,7 +21,7 @@ export function createPinoReader(): ReadLine {
 
   return readerOfObjects((line) => {
     const { req, res, reqId, pid } = line
-    // Each process counts its requests anew.
+    // Two processes may use the same id.
     const id = typeof reqId === 'string' ? `${String(pid)} ${reqId}` : undefined
     if (!isObject(res)) {
       if (id !== undefined && isObject(req) && awaited.size < MAX_AWAITED) awaited.set(id, req)

@@ -34,6 +34,8 @@ export interface Allowance {
    * in mode `local`.
    */
   readonly own: number
+  /** The number of the gateway's merge that the store has, as this answer shows before that to the merge. */
+  readonly merged?: number | undefined
   /** Epoch milliseconds at which the oldest call in progress began, if the calls at once were read. */
   readonly sinceAt?: number | undefined
   /** The state of the access that the call belongs to. */

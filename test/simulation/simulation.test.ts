@@ -41,6 +41,7 @@ const FOUND: readonly (readonly [Profile, number])[] = [
   ['several', 39000229],
   ['kinds', 40000115],
   ['losing', 41000040],
+  ['kept', 42000099],
   ...[10000008, 10000029, 10000089].map((seed) => ['kept', seed] as const),
 ]
 

@@ -39,6 +39,7 @@ export function createAnswered({ clock, keys, leases, isTracked, gateways }: Ans
       }
       if (!isTracked(quota)) continue
       const state = keys.know(quota, quota.key)
+      if (allowance.merged !== undefined) keys.onMerged(state, quota, allowance.merged)
       const mayHaveMore = mayHaveCharged || state.isMerging()
       state.stored.record(quota, allowance, localMs, mayHaveMore, admitted)
       if (quota.access === undefined) continue

@@ -26,9 +26,11 @@ export function createHandOver({ store, keys, isUp, answered, release }: HandOve
       const merge = state.send(++lastMerge)
       if (merge === undefined) break
       const charge = await store.merge(merge).catch(() => undefined)
-      for (const { atUs, access } of state.onAnswer(charge !== undefined))
-        if (access !== undefined) keys.know(merge.quota, access.key).stored.recordOne(atUs)
-      if (charge === undefined) break
+      if (charge === undefined) {
+        state.onNoAnswer()
+        break
+      }
+      keys.onMerged(state, merge.quota, merge.number)
       answered([merge.quota], charge)
     }
     release(state)

@@ -12,7 +12,8 @@ import { StoredCount } from './stored-count.ts'
  * - STORED: there are none.
  * - OWN: `#own`. Each question to the store has their number, which the store adds to its own. A
  *   call that ends is settled here. A turn of the hand-over sends them, as a merge with a number.
- * - SENT: `#sent`, which is under way. Answered: STORED, or OWN if there are more meanwhile.
+ * - SENT: `#sent`, which is under way. Answered: STORED, or OWN if there are more meanwhile. The answer
+ *   to a later question may be first to show that the store has it.
  * - UNSURE: `#sent` had no answer, so the store may have them. A turn sends the same merge again,
  *   which the store does only once.
  *
@@ -218,18 +219,25 @@ export class KeyState {
     return { merge: { number, quota, calls, spreadMs }, upTo: last.before + last.calls, isUnderWay: true }
   }
 
-  /** Ends the merge under way, and returns the calls that the store has then; it may have others. */
-  onAnswer(isMerged: boolean): readonly OwnCall[] {
-    // A reset has forgotten the merge.
-    if (this.#sent?.isUnderWay !== true) return []
-    this.#sent.isUnderWay = false
-    if (!isMerged) return []
+  /** Ends an attempt to send the merge, which had no answer: the store may have its calls. */
+  onNoAnswer(): void {
+    // A reset has forgotten the merge, or another answer has shown that the store has it.
+    if (this.#sent !== undefined) this.#sent.isUnderWay = false
+  }
+
+  /**
+   * Forgets the own calls of a merge that the store has, by its answer or that to another question;
+   * returns them. None if they are known to be there, or a reset has forgotten them.
+   */
+  onMerged(number: number): readonly OwnCall[] {
+    if (this.#sent?.merge.number !== number) return []
     const { calls } = this.#sent.merge
     const kept = this.#own?.calls ?? []
     const left = search(0, kept.length, (i) => !this.#isSent(kept[i]!))
     for (const own of kept.splice(0, left)) this.#forget(own)
     this.#sent = undefined
-    this.stored.recordMerged(calls.at(-1)!.atUs)
+    const points = calls.reduce((sum, own) => sum + own.calls, 0)
+    this.stored.recordMerged(calls.at(-1)!.atUs, points)
     return calls
   }
 

@@ -23,6 +23,11 @@ export function createKeys() {
       // After a reset, another may be kept.
       if (kept.get(state.key) === state && kept.delete(state.key)) remember(state)
     },
+    /** Records that the store has a merge of own calls, and with it those that began an access. */
+    onMerged(state: KeyState, quota: Quota, number: number): void {
+      for (const { atUs, access } of state.onMerged(number))
+        if (access !== undefined) kindOf(quota).know(access.key).stored.recordOne(atUs)
+    },
     hasKept: (): boolean => limits.kept.size > 0 || proofs.kept.size > 0,
     /** Yields some of the keys that are kept, in turn, limits before proofs. */
     *next(): Generator<KeyState> {

@@ -87,9 +87,10 @@ export class StoredCount {
     this.#lastAt = atUs
   }
 
-  /** Records that the store has calls that were made at a local instant, which may be earlier than others. */
-  recordMerged(atUs: number): void {
+  /** Records that the store has calls that were made until a local instant, which may be earlier than others. */
+  recordMerged(atUs: number, points: number): void {
     this.#lastAt = Math.max(this.#lastAt, atUs)
+    this.settle(points)
   }
 
   /**

@@ -40,6 +40,8 @@ interface Counted {
   readonly growsAtUs: number
   /** Calls of this gateway that the log does not have. */
   readonly own: number
+  /** The number of this gateway's merge that the log has although it was not answered yet. */
+  readonly merged: number | undefined
 }
 
 /** Counts of a limit of calls at once in the store. */
@@ -88,12 +90,14 @@ const NOT_OWN: OwnCount = { calls: 0, sent: 0, number: 0, spreadMs: 0 }
 function readLog(reply: Reply, log: AskedLog): Counted {
   const [room, used] = [reply.next(), reply.next()]
   let growsAtUs = reply.next()
-  const { calls, sent, spreadMs } = log.own ?? NOT_OWN
-  const own = room >= IS_MERGED ? calls : calls + sent
+  const { calls, sent, number, spreadMs } = log.own ?? NOT_OWN
+  const isMerged = room >= IS_MERGED
+  const own = isMerged ? calls : calls + sent
   const hasRoom = room % 2 === HAS_ROOM
   // While own calls fill the limit, they must leave, too.
   if (own > 0 && own >= (hasRoom ? log.limit : fullAt(log))) growsAtUs += Math.ceil(spreadMs * 1000)
-  return { isDamaged: room === DAMAGED, hasRoom, used, growsAtUs, own }
+  const merged = isMerged ? number : undefined
+  return { isDamaged: room === DAMAGED, hasRoom, used, growsAtUs, own, merged }
 }
 
 function readLeases(reply: Reply, { quota }: AskedLeases, nowUs: number): InProgress {
@@ -104,8 +108,9 @@ function readLeases(reply: Reply, { quota }: AskedLeases, nowUs: number): InProg
 }
 
 function allowanceOfLog(quota: Quota, counted: Counted, access: Counted | undefined, nowUs: number) {
-  const { hasRoom, used, growsAtUs, own } = counted
-  const allowance = allowanceOf(quota, hasRoom, used, growsAtUs / 1000, (growsAtUs - nowUs) / 1000, own)
+  const { hasRoom, used, growsAtUs, own, merged } = counted
+  const found = allowanceOf(quota, hasRoom, used, growsAtUs / 1000, (growsAtUs - nowUs) / 1000, own)
+  const allowance = merged === undefined ? found : { merged, ...found }
   if (access === undefined) return allowance
   const resetAfterMs = (access.growsAtUs - nowUs) / 1000
   return { access: { used: access.used, own: access.own, resetAfterMs }, ...allowance }

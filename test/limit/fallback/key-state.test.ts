@@ -64,7 +64,7 @@ it('counts the own calls of a key and of each access like a list of all points',
       const state = new KeyState(QUOTA.key)
       const naive = new NaiveCalls()
       let nowUs = 10 * WINDOW_US
-      let number = 0
+      let [number, sent] = [0, 0]
       for (const one of steps) {
         if (one.do === 'admit') {
           nowUs += one.afterUs
@@ -80,13 +80,15 @@ it('counts the own calls of a key and of each access like a list of all points',
             expect(state.settleOwn(one.points, atUs, 0)).toBe(naive.settle(atUs, one.points))
         } else if (one.do === 'send') {
           const merge = state.send(++number)
+          if (merge !== undefined) sent = merge.number
           // An unsure merge is sent again as it was.
           if (merge?.number === number) for (const point of naive.points) point.isSent = true
         } else if (one.do === 'reset') {
           state.reset()
           naive.points = []
         } else {
-          const merged = state.onAnswer(one.do === 'merged')
+          state.onNoAnswer()
+          const merged = one.do === 'merged' ? state.onMerged(sent) : []
           if (merged.length > 0) naive.points = naive.points.filter(({ isSent }) => !isSent)
         }
         for (const access of [undefined, 'one', 'two', 'none'])

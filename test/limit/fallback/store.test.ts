@@ -8,6 +8,7 @@ import { type FallbackOptions, type FallbackStore, withFallback } from '../../..
 import {
   type Charge,
   DamagedKeyError,
+  type Merge,
   type OnReply,
   type OwnCalls,
   type RemoteStore,
@@ -50,7 +51,7 @@ function setUp(options: Partial<FallbackOptions> = {}) {
     reset: () => Promise.resolve(0),
     keys: (): Promise<readonly string[]> => Promise.resolve([]),
     probe: (): Promise<void> => Promise.reject(new Error('still down')),
-    merge: (): Promise<void> => Promise.resolve(),
+    merge: (_own: Merge): Promise<void> => Promise.resolve(),
     settle: (): Promise<void> => Promise.resolve(),
   }
   let onReply: OnReply = () => {}
@@ -84,8 +85,9 @@ function setUp(options: Partial<FallbackOptions> = {}) {
     listen: (listener) => void (onReply = listener),
     charge: (quotas, own) => ask(quotas[0]!.key, own),
     peek: async (quotas, own) => (await ask(quotas[0]!.key, own)).allowances,
-    async merge({ quota, calls }) {
-      await behaviour.merge()
+    async merge(own) {
+      const { quota, calls } = own
+      await behaviour.merge(own)
       const charge = await ask(quota.key)
       for (const { calls: count } of calls) merged.push([quota.key, count])
       return charge
@@ -222,6 +224,35 @@ describe('a store with a fallback', () => {
     await settling
     expect(merged).not.toEqual([])
     expect(settled).toMatchObject([{ all: [{ points: -2, chargedUs: charge.chargedUs }] }])
+  })
+
+  test('has a merge of calls as soon as any answer shows it, so that they count once in the next outage', async () => {
+    const { store, behaviour } = setUp()
+    const limited = quota()
+    behaviour.charge = behaviour.probe = fails
+    await trip(store, limited)
+    const { used } = (await store.peek([limited]))[0]!
+    let merge: Merge | undefined
+    let isAnswered = () => {}
+    behaviour.merge = (own) => {
+      merge = own
+      return new Promise((resolve) => (isAnswered = resolve))
+    }
+    behaviour.probe = () => Promise.resolve()
+    await until('the calls are being merged', () => merge !== undefined)
+    const answer = admitted()
+    const { number, calls } = merge!
+    const own = used - calls.reduce((sum, call) => sum + call.calls, 0)
+    const allowances = [{ ...answer.allowances[0]!, used, own, merged: number }]
+    behaviour.charge = () => Promise.resolve({ ...answer, allowances })
+    expect(await store.charge([limited])).toMatchObject({ mode: 'store' })
+
+    behaviour.charge = behaviour.probe = fails
+    await trip(store, quota('p:{a}:other'))
+    const [allowance] = await store.peek([limited])
+    behaviour.merge = () => Promise.resolve()
+    isAnswered()
+    expect(allowance!.used).toBe(used)
   })
 
   test('decides while it answers', async () => {

@@ -1,7 +1,8 @@
 import { readFileSync } from 'node:fs'
-import { expect } from 'vitest'
+import { expect, vi } from 'vitest'
 import { parse } from 'yaml'
 import { z } from 'zod'
+import { sluice } from '../commands/run.ts'
 import {
   call,
   configOf,
@@ -29,9 +30,10 @@ const callSchema = z.strictObject({
   token: z.union([values, z.string()]).optional(),
   headers: z.record(z.string(), z.union([z.string(), z.array(z.string())])).optional(),
   body: z.string().optional(),
-  asks: z.literal(true).optional(),
-  answers: z.record(z.string(), z.string()).optional(),
+  asks: z.union([z.literal(true), z.literal('admin')]).optional(),
+  answers: z.record(z.string(), z.union([z.string(), z.number(), z.array(z.string())])).optional(),
   times: z.number().default(1),
+  eventually: z.literal(true).optional(),
   gets: z.union([z.number(), values]).optional(),
   forwarded: z.union([z.literal('nothing'), values]).optional(),
   logged: values.optional(),
@@ -39,6 +41,7 @@ const callSchema = z.strictObject({
 const stepSchema = z.union([
   z.strictObject({ metrics: z.array(z.string()) }),
   z.strictObject({ 'log lacks': z.string() }),
+  z.strictObject({ runs: z.string(), prints: z.array(z.string()).default([]) }),
   callSchema,
 ])
 const steps = z.array(stepSchema)
@@ -73,9 +76,12 @@ export function scenariosOf(file: string): Scenario[] {
   )
 }
 
-/** The fields of the upstream's next responses. */
-let fields: Readonly<Record<string, string>> = {}
-const upstream = await startUpstream((_, response) => response.writeHead(200, fields).end('{"data":[]}'))
+/** The upstream's next responses: their fields, `status` and `body`. */
+let answers: NonNullable<SentCall['answers']> = {}
+const upstream = await startUpstream((_, response) => {
+  const { status = 200, body = '{"data":[]}', ...fields } = answers
+  response.writeHead(Number(status), fields).end(String(body))
+})
 const gateways = new Map<string, Promise<LoggingGateway>>()
 let scenarios = 0
 
@@ -111,9 +117,18 @@ export async function play({ steps }: Scenario, gateway: LoggingGateway): Promis
       const { body } = await call(gateway.adminPort, { path: '/metrics' })
       for (const line of step.metrics) expect(body).toContain(`${line}\n`)
     } else if ('log lacks' in step) expect(gateway.stdout()).not.toContain(step['log lacks'])
-    else
-      for (let time = 0; time < step.times; time++)
-        await playCall(step, gateway, client, `step ${i + 1}: ${step.send ?? JSON.stringify(step.bytes)}`)
+    else if ('runs' in step) {
+      const admin = `http://127.0.0.1:${gateway.adminPort}`
+      const ended = await sluice([...step.runs.split(' '), '--admin', admin])
+      const name = `step ${i + 1}: ${step.runs}`
+      expect(ended, name).toMatchObject({ code: 0 })
+      for (const text of step.prints) expect(ended.stdout, name).toMatch(new RegExp(text, 'm'))
+    } else
+      for (let time = 0; time < step.times; time++) {
+        const name = `step ${i + 1}: ${step.send ?? JSON.stringify(step.bytes)}`
+        const played = () => playCall(step, gateway, client, name)
+        await (step.eventually ? vi.waitFor(played, { timeout: 20_000 }) : played())
+      }
   }
 }
 
@@ -124,7 +139,7 @@ async function playCall(
   name: string,
 ): Promise<void> {
   const seen = upstream.seen.length
-  fields = step.answers ?? {}
+  answers = step.answers ?? {}
   const got =
     step.bytes === undefined ? await send(step, gateway, client) : await write(step.bytes, step.gets, gateway)
   if (step.gets !== undefined)
@@ -150,7 +165,8 @@ async function send(step: SentCall, gateway: LoggingGateway, client: string): Pr
   const [, method, path] = /^([A-Z]+) (.*)$/s.exec(step.send!)!
   const { token: claims, headers, body } = step
   const bearer = typeof claims === 'object' ? await tokenOf(client, claims) : claims
-  const got = await call(step.asks ? gateway.askPort : gateway.port, {
+  const port = step.asks === 'admin' ? gateway.adminPort : gateway.askPort
+  const got = await call(step.asks === undefined ? gateway.port : port, {
     method: method!,
     path: path!,
     ...(bearer !== undefined && { token: bearer }),
@@ -233,7 +249,9 @@ const isMapping = (value: unknown): value is Values =>
 /** Returns the part of a value that an expected value names. */
 function picked(actual: unknown, expected: unknown): unknown {
   if (Array.isArray(actual) && isMapping(expected)) {
-    const named = actual.map((one) => [(one as { name?: string }).name, one] as const)
+    const named = (actual as { name?: string; caller?: string }[]).map(
+      (one) => [one.name ?? one.caller, one] as const,
+    )
     return picked(Object.fromEntries(named), expected)
   }
   if (Array.isArray(actual) && Array.isArray(expected) && actual.length === expected.length)

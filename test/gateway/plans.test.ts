@@ -3,19 +3,18 @@ import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { sluice as command } from '../commands/run.ts'
 import { createFolder } from '../helpers/folder.ts'
-import { call, startGateway, startLogging, token, TOKENS, written, yaml } from '../helpers/gateway.ts'
+import { call, dataRoute, startLogging, token, TOKENS, written, yaml } from '../helpers/gateway.ts'
 import { serving } from '../helpers/process.ts'
 import { sharedRedis } from '../helpers/shared-redis.ts'
 import { startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
+/** The rest of `scenarios/plans.yaml`: commands, two gateways and the log. */
+
 const data = await startUpstream()
 const redis = await sharedRedis()
 
-const LIMITS = {
-  requests: { per: ['client'], limit: 3, window: '1h' },
-  exports: { per: ['client'], limit: 1, window: '1h' },
-}
+const LIMITS = { requests: { per: ['client'], limit: 3, window: '1h' } }
 
 const RELOADED = 'configuration reloaded'
 
@@ -102,100 +101,26 @@ describe('a customer with API keys', () => {
   })
 })
 
-describe('a plan', () => {
-  const settings = {
+it('an unknown plan leaves the limit of the file, with one warning for each value, and at most 100', async () => {
+  const gateway = await startLogging({
     data: data.url,
-    limits: {
-      ...LIMITS,
-      changed: {
-        per: ['client'],
-        limit: 7,
-        window: '1h',
-        changes: [{ announced: '2020-01-01T00:00:00Z', from: '2020-01-02T00:00:00Z', limit: 8 }],
-      },
-    },
+    limits: LIMITS,
     tokens: { ...TOKENS, planClaim: 'plan' },
-    routes: [
-      { match: 'GET /limits', respond: 'limits', authenticate: 'bearer' },
-      { match: '/*', upstream: 'data', authenticate: 'bearer', limits: ['requests', 'exports', 'changed'] },
-    ],
-    more: {
-      plans: { free: { requests: 2 }, pro: { requests: 5, changed: 50 } },
-      clients: [
-        { id: 'listed', plan: 'pro' },
-        { id: 'special', plan: 'pro', limits: { requests: { limit: 11 } } },
-      ],
-    },
-  }
-
-  it('is that of the client in the file, else that of the claim; after an own limit, before changes', async () => {
-    const { port } = await startGateway(settings)
-    const limitsOf = async (client: string, claims = {}) => {
-      const { json } = await call(port, { path: '/limits', token: await token(client, claims) })
-      const numbers = json.limits.map(({ limit }: { limit: number }) => limit)
-      return [json.plan, ...numbers]
-    }
-    expect(await limitsOf('plain')).toEqual([undefined, 3, 1, 8])
-    expect(await limitsOf('claiming', { plan: 'free' })).toEqual(['free', 2, 1, 8])
-    expect(await limitsOf('moved', { plan: 'pro' })).toEqual(['pro', 5, 1, 50])
-    expect(await limitsOf('listed', { plan: 'free' })).toEqual(['pro', 5, 1, 50])
-    expect(await limitsOf('special')).toEqual(['pro', 11, 1, 50])
-    expect(
-      (await call(port, { path: '/', token: await token('x', { plan: 'pro' }) })).headers[
-        'x-ratelimit-limit'
-      ],
-    ).toBe('5')
+    routes: [dataRoute('/*', ['requests'])],
+    more: { plans: { pro: { requests: 5 } } },
   })
-
-  it('that is unknown leaves the limit of the file, with one warning for each value, and at most 100', async () => {
-    const gateway = await startLogging(settings)
-    const limitOf = async (plan: unknown) =>
-      (await call(gateway.port, { path: '/', token: await token(crypto.randomUUID(), { plan }) })).headers[
-        'x-ratelimit-limit'
-      ]
-    for (const plan of ['gold', 'gold', 'Pro', '', 7, ['pro'], { pro: 1 }, '__proto__', 'p'.repeat(1000)])
-      expect(await limitOf(plan)).toBe('3')
-    expect(await limitOf(null)).toBe('3')
-    const warned = () =>
-      gateway.lines().flatMap(({ msg, plan }) => (String(msg).startsWith('plan of a token') ? [plan] : []))
-    await until('each value is warned of', () => warned().length === 8)
-    expect(warned()).toEqual(['gold', 'Pro', '', '7', '["pro"]', '{"pro":1}', '__proto__', 'p'.repeat(65)])
-    for (let i = 0; i < 120; i++) await limitOf(`plan-${i}`)
-    await until('they are logged', () => warned().includes('plan-91'))
-    expect(warned().length).toBe(100)
-  })
-
-  it('is shown by explain for the claims of a question', async () => {
-    const { adminPort } = await startGateway(settings)
-    const ask = async (query: string) =>
-      (await call(adminPort, { path: `/explain?request=GET%20/&${query}` })).json
-    const claims = encodeURIComponent(JSON.stringify({ plan: 'free' }))
-    expect(await ask(`client=acme&claims=${claims}`)).toMatchObject({
-      client: { plan: 'free', listed: false },
-      limits: [
-        { name: 'requests', limit: 2, decidedBy: 'plan', because: 'the plan free' },
-        { name: 'exports', limit: 1, decidedBy: 'limit' },
-        { name: 'changed', limit: 8, decidedBy: 'change' },
-      ],
-    })
-    expect((await ask('client=listed')).limits[2]).toMatchObject({ limit: 50, decidedBy: 'plan' })
-  })
-
-  it('is shown in the overview, of the file and of the latest token', async () => {
-    const { port, adminPort } = await startGateway(settings)
-    for (const [client, claims] of [
-      ['listed', {}],
-      ['claiming', { plan: 'free' }],
-      ['plain', { plan: 'gold' }],
-    ] as const)
-      await call(port, { path: '/', token: await token(client, claims) })
-    const plans = async () => {
-      const { json } = await call(adminPort, { path: '/overview' })
-      return Object.fromEntries(
-        json.activity.callers.map(({ client, plan }: Record<string, string>) => [client, plan]),
-      )
-    }
-    await until('all are counted', async () => Object.keys(await plans()).length === 3)
-    expect(await plans()).toEqual({ listed: 'pro', claiming: 'free', plain: null })
-  })
+  const limitOf = async (plan: unknown) =>
+    (await call(gateway.port, { path: '/', token: await token(crypto.randomUUID(), { plan }) })).headers[
+      'x-ratelimit-limit'
+    ]
+  for (const plan of ['gold', 'gold', 'Pro', '', 7, ['pro'], { pro: 1 }, '__proto__', 'p'.repeat(1000)])
+    expect(await limitOf(plan)).toBe('3')
+  expect(await limitOf(null)).toBe('3')
+  const warned = () =>
+    gateway.lines().flatMap(({ msg, plan }) => (String(msg).startsWith('plan of a token') ? [plan] : []))
+  await until('each value is warned of', () => warned().length === 8)
+  expect(warned()).toEqual(['gold', 'Pro', '', '7', '["pro"]', '{"pro":1}', '__proto__', 'p'.repeat(65)])
+  for (let i = 0; i < 120; i++) await limitOf(`plan-${i}`)
+  await until('they are logged', () => warned().includes('plan-91'))
+  expect(warned().length).toBe(100)
 })

@@ -61,21 +61,6 @@ async function setElsewhere(limit: number) {
 const status = async (port: number) => (await call(port, { token: mine })).status
 const limitAt = async (port: number) => (await call(port, { token: mine })).headers['x-ratelimit-limit']
 
-it('shows the end of a block to operators, but not to the blocked client', async () => {
-  const { port, adminPort } = await gateway()
-  await set(adminPort, 'requests=0', '--until', '1h')
-  const { json } = await call(port, { path: '/v3/rate-limits', token: mine })
-  expect(json.limits).toMatchObject([{ name: 'requests', limit: 0, changes: [] }])
-  const shown = (await (await fetch(`http://127.0.0.1:${adminPort}/limits/${client}`)).json()) as {
-    limits: unknown[]
-  }
-  expect(shown.limits[0]).toMatchObject({
-    limit: 0,
-    until: expect.any(String) as string,
-    changes: [{ limit: 1 }],
-  })
-})
-
 it('raises a limit that refuses, within a second and only for this client, and is announced with its end', async () => {
   const { port, adminPort } = await gateway()
   expect([await status(port), await status(port)]).toEqual([200, 429])

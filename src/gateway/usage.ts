@@ -73,16 +73,20 @@ export function usageOf(allowance: Allowance, rule: Limit, rules: ClientRules, n
 export function createUsage(options: UsageOptions): Usage {
   const { store, prefix, limits, plans } = options
   const perClient = limits.filter((limit) => isPerClient(limit) && !limit.shadow)
-  /** Allowances by key and limit, for a second: Redis must not be loaded by queries, which are not limited. */
+  /**
+   * Allowances by key, then by limit and the number that is in force for the caller's token, for a
+   * second: Redis must not be loaded by queries, which are not limited.
+   */
   const cache = new LRUCache<string, Map<string, Promise<Allowance>>>({ ...atMost(10_000), ttl: 1000 })
 
   function read(quota: Quota): Promise<Allowance> {
     const ofKey = cache.get(quota.key) ?? new Map<string, Promise<Allowance>>()
-    const cached = ofKey.get(quota.name)
+    const asked = `${quota.name} ${quota.limit}`
+    const cached = ofKey.get(asked)
     if (cached !== undefined) return cached
     const allowance = store.peek([quota]).then(([allowance]) => allowance!)
     // Kept for a second from the first on.
-    if (ofKey.set(quota.name, allowance).size === 1) cache.set(quota.key, ofKey)
+    if (ofKey.set(asked, allowance).size === 1) cache.set(quota.key, ofKey)
     allowance.catch(() => cache.delete(quota.key))
     return allowance
   }

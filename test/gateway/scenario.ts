@@ -32,7 +32,7 @@ const callSchema = z.strictObject({
   body: z.string().optional(),
   asks: z.union([z.literal(true), z.literal('admin')]).optional(),
   answers: z.record(z.string(), z.union([z.string(), z.number(), z.array(z.string())])).optional(),
-  times: z.number().default(1),
+  times: z.number().optional(),
   eventually: z.literal(true).optional(),
   gets: z.union([z.number(), values]).optional(),
   forwarded: z.union([z.literal('nothing'), values]).optional(),
@@ -42,7 +42,7 @@ const stepSchema = z.union([
   z.strictObject({ metrics: z.array(z.string()) }),
   z.strictObject({ 'log lacks': z.string() }),
   z.strictObject({ runs: z.string(), prints: z.array(z.string()).default([]) }),
-  callSchema,
+  callSchema.extend({ each: z.array(callSchema).optional() }),
 ])
 const steps = z.array(stepSchema)
 const scenarioSchema = z.union([steps, z.strictObject({ configuration: values, steps })])
@@ -124,10 +124,13 @@ export async function play({ steps }: Scenario, gateway: LoggingGateway): Promis
       expect(ended, name).toMatchObject({ code: 0 })
       for (const text of step.prints) expect(ended.stdout, name).toMatch(new RegExp(text, 'm'))
     } else
-      for (let time = 0; time < step.times; time++) {
-        const name = `step ${i + 1}: ${step.send ?? JSON.stringify(step.bytes)}`
-        const played = () => playCall(step, gateway, client, name)
-        await (step.eventually ? vi.waitFor(played, { timeout: 20_000 }) : played())
+      for (const own of step.each ?? [{}]) {
+        const one = { ...step, ...own }
+        const entry = step.each === undefined ? '' : ` with ${JSON.stringify(own)}`
+        const name = `step ${i + 1}: ${one.send ?? JSON.stringify(one.bytes)}${entry}`
+        const played = () => playCall(one, gateway, client, name)
+        for (let time = 0; time < (one.times ?? 1); time++)
+          await (one.eventually ? vi.waitFor(played, { timeout: 20_000 }) : played())
       }
   }
 }

@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
 import { expect, vi } from 'vitest'
-import { parse } from 'yaml'
+import { parse, stringify } from 'yaml'
 import { z } from 'zod'
 import { sluice } from '../commands/run.ts'
 import {
@@ -93,20 +94,30 @@ export function gatewayOf({ configuration, where }: Scenario): Promise<LoggingGa
   return gateway
 }
 
+/** Returns the settings of an issuer, by default those of the tokens of the scenarios. */
+const issuer = (given: object | undefined): object => ({ ...TOKENS, ...given })
+
 async function started(given: Values, where: Where, prefix: string): Promise<LoggingGateway> {
-  const { listen, upstreams, tokens, ...others } = given as Partial<Record<'listen' | 'tokens', object>> & {
-    upstreams?: { data?: object }
-  }
+  const {
+    files = {},
+    listen,
+    upstreams,
+    tokens,
+    ...others
+  } = given as Partial<Record<'files' | 'listen' | 'tokens', object>> & { upstreams?: { data?: object } }
   const base = configOf({
     data: upstream.url,
     ...(listen && { listen }),
-    tokens: { ...TOKENS, ...tokens },
+    tokens: Array.isArray(tokens) ? tokens.map(issuer) : issuer(tokens),
     ...(upstreams?.data && { upstream: upstreams.data }),
   }) as { upstreams: { data: object } }
   const all = { ...base.upstreams, ...upstreams, data: base.upstreams.data }
   const redis = where === 'Redis' ? (await sharedRedis()).url : undefined
   const store = redis === undefined ? {} : { store: { redis: { url: redis }, prefix, timeout: '10s' } }
-  return await startLogging(written(textOf({ ...base, upstreams: all, ...store, ...others })))
+  const main = written(textOf({ ...base, upstreams: all, ...store, ...others }))
+  for (const [name, content] of Object.entries(files))
+    written(stringify(content), join(dirname(main.file), name))
+  return await startLogging(main)
 }
 
 /** Plays a scenario, and expects what its steps say. */
@@ -149,7 +160,7 @@ async function playCall(
     expectValues(got, typeof step.gets === 'number' ? { status: step.gets } : step.gets, name)
   const forwarded = upstream.seen
     .slice(seen)
-    .map(({ method, url, headers }) => ({ ...headers, method, target: url }))
+    .map(({ method, url, headers, body }) => ({ ...headers, method, target: url, body: body.toString() }))
   if (step.forwarded === 'nothing') expect(forwarded, name).toEqual([])
   else if (step.forwarded !== undefined) {
     expect(forwarded.length, `${name}: requests that the upstream got`).toBe(1)

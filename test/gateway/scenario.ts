@@ -263,6 +263,7 @@ const isMapping = (value: unknown): value is Values =>
 /** Returns the part of a value that an expected value names. */
 function picked(actual: unknown, expected: unknown): unknown {
   if (Array.isArray(actual) && isMapping(expected)) {
+    if (isOfText(expected)) return actual.join('\n')
     const named = (actual as { name?: string; caller?: string }[]).map(
       (one) => [one.name ?? one.caller, one] as const,
     )
@@ -291,7 +292,8 @@ function matchers(expected: unknown, isJson: boolean): unknown {
   const { matches, contains, lacks } = expected
   if (typeof matches === 'string') return expect.stringMatching(new RegExp(matches))
   if (typeof contains === 'string') return expect.stringContaining(contains)
-  if (typeof lacks === 'string') return expect.not.stringContaining(lacks)
+  if (typeof lacks === 'string')
+    return expect.toSatisfy((text) => typeof text === 'string' && !text.includes(lacks), `lacks ${lacks}`)
   return Object.fromEntries(
     Object.entries(expected).map(([key, value]) => {
       const isField = !isJson && typeof value === 'number' && !['status', 'bytes'].includes(key)

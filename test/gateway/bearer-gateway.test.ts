@@ -8,7 +8,7 @@ import { describe, expect, it } from 'vitest'
 import { createFolder } from '../helpers/folder.ts'
 import { startIntrospection } from '../helpers/introspection-server.ts'
 import { makeCertificate } from '../helpers/self-signed.ts'
-import { AUDIENCE, call, type Call, type Got, ISSUER, type Settings } from '../helpers/gateway.ts'
+import { AUDIENCE, call, type Settings } from '../helpers/gateway.ts'
 import { startGateway, startLogging, token, TOKENS } from '../helpers/gateway.ts'
 import { makeKey, signProof, startIssuer, thumbprintOf } from '../helpers/issuer.ts'
 import { startUpstream } from '../helpers/upstream.ts'
@@ -16,7 +16,6 @@ import { until } from '../helpers/wait.ts'
 
 const HOST = 'api.example.com'
 const ROUTES = [
-  { match: `${HOST}/payments`, upstream: 'data', authenticate: 'bearer', scope: ['payments', 'read'] },
   { match: `${HOST}/*`, upstream: 'data', authenticate: 'bearer', limits: ['requests'] },
   { match: '/*', upstream: 'data', authenticate: 'bearer', limits: ['requests'] },
 ]
@@ -42,33 +41,6 @@ const gateway = await started({
 
 const send = (authorization: string, more: Parameters<typeof call>[1] = {}) =>
   call(gateway.port, { ...more, headers: { Host: HOST, Authorization: authorization, ...more.headers } })
-
-describe('a scope', () => {
-  it('a scope that a token lacks is a 403 with the required scopes, and the request is not forwarded', async () => {
-    const before = data.seen.length
-    for (const [scope, missing] of [
-      [undefined, 'payments read'],
-      ['read', 'payments'],
-      ['payments', 'read'],
-      ['payments:read', 'payments read'],
-    ] as const) {
-      const message = `This path needs the scope ${missing}, which the access token lacks.`
-      const refused = await send(`Bearer ${await token('acme', { scope })}`, { path: '/payments' })
-      expect(refused.status).toBe(403)
-      expect(refused.headers['www-authenticate']).toBe(
-        `Bearer error="insufficient_scope", error_description="${message}", scope="payments read"`,
-      )
-      expect(refused.json).toMatchObject({ code: 'Forbidden', detail: message })
-    }
-    expect(data.seen.length).toBe(before)
-  })
-
-  it('a scope that a token has admits the request, and is required only on its own route', async () => {
-    const good = `Bearer ${await token('acme', { scope: 'read openid payments' })}`
-    expect((await send(good, { path: '/payments' })).status).toBe(200)
-    expect((await send(`Bearer ${await token('acme')}`)).status).toBe(200)
-  })
-})
 
 describe('an opaque token', () => {
   it('an opaque token is introspected once, and counted for its client', async () => {
@@ -249,93 +221,4 @@ it('believes the field of certificates that the file names, and no other', async
       peer: '127.0.0.1',
     },
   ])
-})
-
-const OPEN = [
-  { match: 'POST /oidc/request', upstream: 'identity', authenticate: 'par' },
-  { match: 'GET,POST /oidc/auth', upstream: 'identity', authenticate: 'authorization' },
-  { match: '/open', upstream: 'data', authenticate: 'none' },
-  { match: 'GET /health', respond: 'health', authenticate: 'none' },
-  { match: 'GET /v3/rate-limits', respond: 'limits', authenticate: 'bearer' },
-  { match: '/*', upstream: 'data', authenticate: 'bearer', limits: ['requests'] },
-]
-const behindProxies = await started({
-  trustedProxies: ['127.0.0.0/8'],
-  routes: OPEN,
-  more: { par: { issuer: ISSUER } },
-})
-
-describe('credentials that came over plain HTTP, as a trusted proxy reports', () => {
-  const WHY = 'Send credentials over HTTPS only, and replace these: they were sent in the clear.'
-  const said = ({ status, json }: Got) => [status, json.detail ?? json.error_description ?? json.message]
-  const PLAIN = { 'X-Forwarded-Proto': 'http' }
-
-  it.each<Record<string, string | string[]>>([
-    PLAIN,
-    { 'X-Forwarded-Proto': 'HTTP, https' },
-    { 'X-Forwarded-Proto': 'https,http' },
-    { 'X-Forwarded-Proto': 'https, wss ,\thttp , https' },
-    { 'X-Forwarded-Proto': ['https', 'http'] },
-    { 'X-Forwarded-Proto': '"http"' },
-    { 'X-Forwarded-Proto': 'ws' },
-    { Forwarded: 'proto=http' },
-    { Forwarded: 'for=192.0.2.7;proto=https, for="[2001:db8::1]"; Proto = "HTTP" ;by=_x' },
-    { Forwarded: ['proto=https', 'host=a;proto=http'] },
-    { 'X-Forwarded-Proto': 'https', Forwarded: 'for=192.0.2.7;proto=http' },
-  ])(
-    'are refused if it sends %j, alike for a valid and an invalid token, with no effect from others',
-    async (report) => {
-      const { port } = behindProxies
-      const mine = await token('acme')
-      for (const credentials of [mine, 'forged', 'a b'])
-        expect(said(await call(port, { token: credentials, headers: report }))).toEqual([403, WHY])
-      expect((await call(port, { headers: report })).status).toBe(401)
-      expect((await call(gateway.port, { token: mine, headers: report })).status).toBe(200)
-    },
-  )
-
-  it.each<Record<string, string>>([
-    {},
-    { 'X-Forwarded-Proto': 'https' },
-    { 'X-Forwarded-Proto': 'https, wss' },
-    { 'X-Forwarded-Proto': 'xhttp, httpx' },
-    { Forwarded: 'for=http;proto=https, for=_http' },
-    { Forwarded: 'for=192.0.2.7;xproto=http' },
-  ])('are accepted if it sends %j', async (report) => {
-    const { port } = behindProxies
-    expect((await call(port, { token: await token('acme'), headers: report })).status).toBe(200)
-  })
-
-  it.each<[string, Call]>([
-    ['a token on an open route', { path: '/open', token: 'any' }],
-    ['Basic on an open route', { path: '/open', headers: { Authorization: 'Basic YTpi' } }],
-    ['a proof on an open route', { path: '/open', headers: { DPoP: 'any' } }],
-    ['a token to the health of the gateway', { path: '/health', token: 'any' }],
-    ['a token to the limits of its client', { path: '/v3/rate-limits', token: 'any' }],
-    ['any pushed request', { method: 'POST', path: '/oidc/request', body: 'client_id=a' }],
-    ['Basic at the authorisation endpoint', { path: '/oidc/auth', headers: { Authorization: 'Basic YTpi' } }],
-    ['a secret in the query', { path: '/oidc/auth?client_id=a&client_secret=b' }],
-    ['a secret in the form', { method: 'POST', path: '/oidc/auth', body: 'client_secret=b&client_id=a' }],
-    ['an assertion', { method: 'POST', path: '/oidc/auth', body: 'client_id=a&client_assertion=b' }],
-  ])('are refused on every route: %s', async (_, { headers = {}, ...request }) => {
-    const form = request.body === undefined ? {} : { 'Content-Type': 'application/x-www-form-urlencoded' }
-    const got = await call(behindProxies.port, { ...request, headers: { ...headers, ...form, ...PLAIN } })
-    expect(said(got)).toEqual([403, WHY])
-  })
-
-  it.each(['/open', '/health', '/oidc/auth?client_id=a&client_secret=&xclient_secret=b'])(
-    'leave %s open to requests without any',
-    async (path) => {
-      expect((await call(behindProxies.port, { path, headers: PLAIN })).status).toBe(200)
-    },
-  )
-
-  it('are served where listen.publicUrl says that callers use it', async () => {
-    const { port } = await started({
-      trustedProxies: ['127.0.0.0/8'],
-      listen: { publicUrl: 'http://dev.example' },
-    })
-    const headers = { Host: HOST, 'X-Forwarded-Proto': 'http' }
-    expect((await call(port, { token: await token('acme'), headers })).status).toBe(200)
-  })
 })

@@ -4,99 +4,11 @@ import { makeKey, startIssuer, type TestIssuer } from '../helpers/issuer.ts'
 import { startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
-const ROUTES = [
-  { match: 'GET /v3/rate-limits', respond: 'limits', authenticate: 'bearer' },
-  { match: '/mine/*', upstream: 'data', authenticate: 'bearer', limits: ['users'] },
-  { match: '/*', upstream: 'data', authenticate: 'bearer', limits: ['requests'] },
-]
-
 const data = await startUpstream()
 const [first, second] = await Promise.all([
   startIssuer({ algorithms: ['ES256'] }),
   startIssuer({ algorithms: ['ES256'] }),
 ])
-const settings = ({ issuer, audience, jwksUri }: TestIssuer) => ({ issuer, audience, jwks: jwksUri })
-const gateway = await startLogging({
-  data: data.url,
-  tokens: [first, second].map(settings),
-  limits: {
-    requests: { per: ['client'], limit: 3, window: '1h' },
-    users: { per: ['user'], limit: 1, window: '1h' },
-  },
-  routes: ROUTES,
-  more: {
-    clients: [
-      { id: 'vip', limits: { requests: { limit: 5000 } } },
-      { id: 'acme', issuer: second.issuer, limits: { requests: { limit: 7 } } },
-      { id: 'blue', issuer: second.issuer, limits: { requests: { limit: 7 } } },
-    ],
-  },
-})
-
-const send = (issuer: TestIssuer, client: string, path = '/x') =>
-  call(gateway.port, { path, token: issuer.token({ client_id: client, sub: 'joe' }) })
-const left = async (issuer: TestIssuer, client: string): Promise<string> => {
-  const { status, headers } = await send(issuer, client)
-  return `${status}: ${String(headers['x-ratelimit-remaining'])} of ${String(headers['x-ratelimit-limit'])}`
-}
-
-describe('clients of several issuers', () => {
-  it('clients of several issuers with the same id are different clients, with their own calls and limits', async () => {
-    expect(await left(second, 'shared')).toBe('200: 2 of 3')
-    for (let i = 0; i < 2; i++) await send(second, 'shared')
-    expect(await left(second, 'shared')).toBe('429: 0 of 3')
-    expect(await left(first, 'shared')).toBe('200: 2 of 3')
-    expect(await left(first, 'vip')).toBe('200: 4999 of 5000')
-    expect(await left(second, 'vip')).toBe('200: 2 of 3')
-    expect(await left(second, 'acme')).toBe('200: 6 of 7')
-    expect(await left(first, 'acme')).toBe('200: 2 of 3')
-  })
-
-  it('clients of several issuers cannot impersonate each other by an id that contains an issuer', async () => {
-    for (let i = 0; i < 3; i++) await send(second, 'shared')
-    expect(await left(first, `shared@${second.issuer}`)).toBe('200: 2 of 3')
-    expect(await left(first, `acme@${second.issuer}`)).toBe('200: 2 of 3')
-    expect(await left(first, `shared@${second.issuer}@${first.issuer}`)).toBe('200: 2 of 3')
-  })
-
-  it('clients of several issuers have their own users', async () => {
-    expect((await send(first, 'a', '/mine/x')).status).toBe(200)
-    expect((await send(first, 'b', '/mine/x')).status).toBe(429)
-    expect((await send(second, 'a', '/mine/x')).status).toBe(200)
-    expect((await send(second, 'b', '/mine/x')).status).toBe(429)
-  })
-
-  it('clients of several issuers have an issuer in their names for callers, operators and the log, except those of the first issuer', async () => {
-    await send(second, 'blue')
-    const answer = await send(second, 'blue', '/v3/rate-limits')
-    expect(answer.json.limits).toMatchObject([{ name: 'requests', limit: 7, remaining: 6 }])
-    const name = `blue@${second.issuer}`
-    const path = `/limits/${encodeURIComponent(name)}`
-    expect((await call(gateway.adminPort, { path })).json).toMatchObject({
-      caller: `client:${name}`,
-      limits: [{ name: 'requests', limit: 7, remaining: 6 }],
-    })
-    await send(first, 'blue')
-    expect((await call(gateway.adminPort, { path: '/limits/blue' })).json).toMatchObject({
-      caller: 'client:blue',
-      limits: [{ key: 'sluice:{blue}:requests', limit: 3, remaining: 2 }],
-    })
-    expect((await call(gateway.adminPort, { path, method: 'DELETE' })).json).toEqual({
-      by: 'loopback',
-      caller: `client:${name}`,
-      freed: 1,
-      keepsPlaces: false,
-    })
-    expect(await left(second, 'blue')).toBe('200: 6 of 7')
-    expect(await left(first, 'blue')).toBe('200: 1 of 3')
-    const logged = () =>
-      gateway
-        .lines()
-        .flatMap(({ path, client }) => (path === '/x' && String(client).startsWith('blue') ? [client] : []))
-    await until('the log', () => logged().length === 4)
-    expect(logged()).toEqual([name, 'blue', name, 'blue'])
-  })
-})
 
 describe('an issuer with several names, which are not URLs', () => {
   const NAMES = ['acme.com', 'urn:acme:login', 'https://login.acme.example/']

@@ -10,7 +10,6 @@ import {
   call,
   type Call,
   type LoggingGateway,
-  startGateway,
   startLogging,
   token,
   untilReady,
@@ -330,48 +329,6 @@ describe('a person who is explained by the forms in which it is shown', () => {
   })
 })
 
-describe('a gateway that counts by header fields', () => {
-  it('explains a request by the shortened field of a caller that it has seen', async () => {
-    const { port, adminPort } = await startGateway({
-      data: data.url,
-      limits: {
-        keys: {
-          per: ['header:x-api-key', 'claim:org'],
-          limit: 9,
-          window: '1h',
-          unless: { claim: 'org', is: ['internal'] },
-        },
-      },
-      routes: [{ match: '/*', upstream: 'data', authenticate: 'bearer', limits: ['keys'] }],
-      more: { parameters: { 'claim:org': { secret: true } } },
-    })
-    const [key, org] = ['abcd-0123456789', 'a-secret-org']
-    await call(port, { headers: { 'X-API-Key': key }, token: await token('acme', { org }) })
-    const ask = (headers: object, claims: object) => {
-      const query = {
-        request: '/x',
-        client: 'acme',
-        headers: JSON.stringify(headers),
-        claims: JSON.stringify(claims),
-      }
-      return call(adminPort, { path: `/explain?${new URLSearchParams(query).toString()}` })
-    }
-    const shown = await ask({ 'X-API-Key': short(key) }, { org })
-    expect(shown.json.limits).toMatchObject([{ name: 'keys', used: 1, remaining: 8 }])
-    // The condition compares the claim, whose digest is not enough.
-    const secret = await ask({ 'X-API-Key': short(key) }, { org: short(org) })
-    expect([secret.status, secret.json.detail]).toEqual([
-      400,
-      'The limit "keys" reads the claim "org"; give its whole value.',
-    ])
-    const unknown = await ask({ 'X-API-Key': 'abcd…00000000' }, { org })
-    expect([unknown.status, unknown.json.detail]).toEqual([
-      404,
-      '"header:x-api-key=abcd…00000000" is shortened, and not known here; give the whole value.',
-    ])
-  })
-})
-
 describe('a gateway whose callers become secrets', () => {
   const plain = (more: object) =>
     yaml({
@@ -412,18 +369,5 @@ describe('a gateway whose callers become secrets', () => {
     expect(await status()).toBe(200)
     expect(await limits('reset', `user:${USER}`)).toContain(`Freed 1 key of user:${short(USER)}`)
     expect(await other.command('KEYS', `*${short(USER).slice(0, 4)}%*`)).toEqual([])
-  })
-
-  it('logs no path and no address with log.path: route and log.ip: none', async () => {
-    const silent = await startLogging(written(plain({ log: { level: 'info', path: 'route', ip: 'none' } })))
-    await call(silent.port, { path: `/accounts/${ACCOUNT}`, token: mine })
-    await raw(silent.port, 'GET / HTTP/9.9\r\n\r\n', () => true)
-    const malformed = () => silent.lines().find(({ msg }) => msg === 'malformed request')
-    await until('both are logged', () => malformed() !== undefined && silent.stdout().includes('"request"'))
-    expect(silent.lines().find(({ msg }) => msg === 'request')).toMatchObject({ path: '/*', ip: null })
-    expect(malformed()).toMatchObject({ ip: null })
-    expect(silent.stdout()).not.toMatch(/DE89|"ip":"/)
-    const { json } = await call(silent.adminPort, { path: '/overview' })
-    expect(JSON.stringify(json.events)).not.toContain('malformed')
   })
 })

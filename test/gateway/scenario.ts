@@ -42,6 +42,7 @@ const callSchema = z.strictObject({
 const stepSchema = z.union([
   z.strictObject({ metrics: z.array(z.string()) }),
   z.strictObject({ 'log lacks': z.string() }),
+  z.strictObject({ counters: values }),
   z.strictObject({ runs: z.string(), prints: z.array(z.string()).default([]) }),
   callSchema.extend({ each: z.array(callSchema).optional() }),
 ])
@@ -128,6 +129,14 @@ export async function play({ steps }: Scenario, gateway: LoggingGateway): Promis
       const { body } = await call(gateway.adminPort, { path: '/metrics' })
       for (const line of step.metrics) expect(body).toContain(`${line}\n`)
     } else if ('log lacks' in step) expect(gateway.stdout()).not.toContain(step['log lacks'])
+    else if ('counters' in step)
+      await vi.waitFor(
+        async () => {
+          const { json } = await call(gateway.adminPort, { path: `/limits/client:${client}` })
+          expectValues({ json: json.limits }, { json: step.counters }, `step ${i + 1}: counters`)
+        },
+        { timeout: 10_000 },
+      )
     else if ('runs' in step) {
       const admin = `http://127.0.0.1:${gateway.adminPort}`
       const ended = await sluice([...step.runs.split(' '), '--admin', admin])
@@ -158,9 +167,13 @@ async function playCall(
     step.bytes === undefined ? await send(step, gateway, client) : await write(step.bytes, step.gets, gateway)
   if (step.gets !== undefined)
     expectValues(got, typeof step.gets === 'number' ? { status: step.gets } : step.gets, name)
-  const forwarded = upstream.seen
-    .slice(seen)
-    .map(({ method, url, headers, body }) => ({ ...headers, method, target: url, body: body.toString() }))
+  const forwarded = upstream.seen.slice(seen).map(({ method, url, headers, rawHeaders, body }) => ({
+    ...headers,
+    ...repeated(rawHeaders, namesIn(step.forwarded)),
+    method,
+    target: url,
+    body: body.toString(),
+  }))
   if (step.forwarded === 'nothing') expect(forwarded, name).toEqual([])
   else if (step.forwarded !== undefined) {
     expect(forwarded.length, `${name}: requests that the upstream got`).toBe(1)
@@ -190,12 +203,14 @@ async function send(step: SentCall, gateway: LoggingGateway, client: string): Pr
   const isJson = /json/.test(got.headers['content-type'] ?? '') && got.body !== ''
   return {
     ...got.headers,
-    ...repeated(got.rawHeaders, Object.keys(typeof step.gets === 'object' ? step.gets : {})),
+    ...repeated(got.rawHeaders, namesIn(step.gets)),
     status: got.status,
     body: got.body,
     ...(isJson && { json: got.json }),
   }
 }
+
+const namesIn = (expected: unknown): string[] => (isMapping(expected) ? Object.keys(expected) : [])
 
 /** Returns the values of each field, as `fields named NAME`, and the lines of several as `fields named BEGINNING*`, if that is wanted. */
 function repeated(raw: readonly string[], wanted: readonly string[]): Response {

@@ -3,6 +3,7 @@ import { dirname, join } from 'node:path'
 import { expect, vi } from 'vitest'
 import { parse, stringify } from 'yaml'
 import { z } from 'zod'
+import { FORWARD_AUTH_PROXIES, type ForwardAuthProxy } from '../../src/downstream/forward-auth.ts'
 import { sluice } from '../commands/run.ts'
 import {
   call,
@@ -14,6 +15,7 @@ import {
   TOKENS,
   written,
 } from '../helpers/gateway.ts'
+import { answerIn, askedBy } from '../helpers/asked-requests.ts'
 import { answered, raw } from '../helpers/raw.ts'
 import { sharedRedis } from '../helpers/shared-redis.ts'
 import { startUpstream } from '../helpers/upstream.ts'
@@ -31,7 +33,8 @@ const callSchema = z.strictObject({
   token: z.union([values, z.string()]).optional(),
   headers: z.record(z.string(), z.union([z.string(), z.array(z.string())])).optional(),
   body: z.string().optional(),
-  asks: z.union([z.literal(true), z.literal('admin')]).optional(),
+  asks: z.union([z.literal(true), z.string().regex(/^[A-Z]+ /)]).optional(),
+  to: z.literal('admin').optional(),
   answers: z.record(z.string(), z.union([z.string(), z.number(), z.array(z.string())])).optional(),
   times: z.number().optional(),
   eventually: z.literal(true).optional(),
@@ -63,6 +66,8 @@ export interface Scenario {
   readonly where: Where
   /** Scenarios with the same one share a gateway. */
   readonly configuration: Values
+  /** The proxy that asks, if `forwardAuth` is configured. */
+  readonly asking: ForwardAuthProxy | undefined
   readonly steps: z.infer<typeof steps>
 }
 
@@ -70,10 +75,18 @@ export interface Scenario {
 export function scenariosOf(file: string): Scenario[] {
   const { configuration: shared, in: places, scenarios } = fileSchema.parse(parse(readFileSync(file, 'utf8')))
   return places.flatMap((where) =>
-    Object.entries(scenarios).map(([title, own]) => {
+    Object.entries(scenarios).flatMap(([title, own]) => {
       const steps = 'steps' in own ? own.steps : own
       const configuration = 'steps' in own ? { ...shared, ...own.configuration } : shared
-      return { title, where, configuration, steps }
+      const { from } = (configuration['forwardAuth'] ?? {}) as { from?: ForwardAuthProxy | 'each' }
+      if (from !== 'each') return [{ title, where, configuration, asking: from, steps }]
+      return FORWARD_AUTH_PROXIES.map((asking) => {
+        const forwardAuth = { port: 0, from: asking }
+        return {
+          ...{ title: `${title}, asked by ${asking}`, where, asking, steps },
+          configuration: { ...configuration, forwardAuth },
+        }
+      })
     }),
   )
 }
@@ -122,7 +135,7 @@ async function started(given: Values, where: Where, prefix: string): Promise<Log
 }
 
 /** Plays a scenario, and expects what its steps say. */
-export async function play({ steps }: Scenario, gateway: LoggingGateway): Promise<void> {
+export async function play({ steps, asking }: Scenario, gateway: LoggingGateway): Promise<void> {
   const client = `client-of-${++scenarios}`
   for (const [i, step] of steps.entries()) {
     if ('metrics' in step) {
@@ -147,16 +160,22 @@ export async function play({ steps }: Scenario, gateway: LoggingGateway): Promis
       for (const own of step.each ?? [{}]) {
         const one = { ...step, ...own }
         const entry = step.each === undefined ? '' : ` with ${JSON.stringify(own)}`
-        const name = `step ${i + 1}: ${one.send ?? JSON.stringify(one.bytes)}${entry}`
-        const played = () => playCall(one, gateway, client, name)
+        const name = `step ${i + 1}: ${nameOf(one)}${entry}`
+        const played = () => playCall({ ...one, asking }, gateway, client, name)
         for (let time = 0; time < (one.times ?? 1); time++)
           await (one.eventually ? vi.waitFor(played, { timeout: 20_000 }) : played())
       }
   }
 }
 
+const nameOf = ({ send, asks, bytes }: SentCall) => send ?? (bytes ? JSON.stringify(bytes) : String(asks))
+
+interface PlayedCall extends SentCall {
+  readonly asking: ForwardAuthProxy | undefined
+}
+
 async function playCall(
-  step: SentCall,
+  step: PlayedCall,
   gateway: LoggingGateway,
   client: string,
   name: string,
@@ -188,25 +207,29 @@ async function playCall(
 type Response = Readonly<Record<string, unknown>>
 
 /** Sends a request; returns the response as its fields, beside `status`, `body` and `json`. */
-async function send(step: SentCall, gateway: LoggingGateway, client: string): Promise<Response> {
-  const [, method, path] = /^([A-Z]+) (.*)$/s.exec(step.send!)!
-  const { token: claims, headers, body } = step
+async function send(step: PlayedCall, gateway: LoggingGateway, client: string): Promise<Response> {
+  const { token: claims, headers, body, asks } = step
+  const isQuestion = typeof asks === 'string'
+  const [, method, path] = /^([A-Z]+) (.*)$/s.exec(isQuestion ? asks : step.send!)!
   const bearer = typeof claims === 'object' ? await tokenOf(client, claims) : claims
-  const port = step.asks === 'admin' ? gateway.adminPort : gateway.askPort
-  const got = await call(step.asks === undefined ? gateway.port : port, {
+  const sent = {
     method: method!,
     path: path!,
     ...(bearer !== undefined && { token: bearer }),
     ...(headers && { headers }),
     ...(body !== undefined && { body }),
-  })
+  }
+  const port = asks ? gateway.askPort : gateway.port
+  const got = await call(
+    step.to === 'admin' ? gateway.adminPort : port,
+    isQuestion ? askedBy(step.asking!, sent) : sent,
+  )
   const wanted = namesIn(step.gets)
   const isJson = wanted.includes('json') && /json/.test(got.headers['content-type'] ?? '') && got.body !== ''
   return {
     ...got.headers,
     ...repeated(got.rawHeaders, wanted),
-    status: got.status,
-    body: got.body,
+    ...(isQuestion ? answerIn(got) : { status: got.status, body: got.body }),
     ...(isJson && { json: got.json }),
   }
 }

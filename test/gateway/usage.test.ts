@@ -13,8 +13,9 @@ import { inspectedStore } from '../helpers/inspected.ts'
 import { startRedis } from '../helpers/redis.ts'
 import { quotasOf } from '../policy/quotas.ts'
 
+/** The rest of `scenarios/read-limits.yaml`: what operators see and override, and what stores are asked. */
+
 const DAY_MS = 86_400_000
-const ISO = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/
 
 const limit = (name: string, per: readonly string[], rest: Partial<Limit> = {}): Limit => ({
   name,
@@ -70,28 +71,6 @@ describe.each(STORES)('the usage of a client, counted in %s', (_, open) => {
     return { store, calls, usage: createUsage(options), counters: createCounters(options) }
   }
 
-  it('shows a caller the live limits that are counted only per client, without charging a call', async () => {
-    const { calls, usage } = await opened()
-    await calls(['requests', 'sync', 'trial', 'everybody', 'shared'], 'a')
-    await calls(['requests'], 'b', 'c', 3)
-    for (let i = 0; i < 3; i++) {
-      expect(await usage.ofCaller({ client: 'a', ip: '' })).toEqual({
-        limits: [
-          {
-            name: 'requests',
-            limit: 10,
-            remaining: 9,
-            windowSeconds: 60,
-            reset: expect.stringMatching(ISO) as string,
-            changes: [],
-          },
-        ],
-      })
-    }
-    expect((await usage.ofCaller({ client: 'b', ip: '' })).limits[0]).toMatchObject({ remaining: 7 })
-    expect((await usage.ofCaller({ client: 'new', ip: '' })).limits[0]).toMatchObject({ remaining: 10 })
-  })
-
   it('lists a share of a limit with further parts next to each counter, and resets them together', async () => {
     const share = limit('share', ['client', 'connection'], { limit: 4, windowMs: 1500, counts: 'sync' })
     const sync = limit('sync', ['client', 'connection'], { limit: 6, windowMs: 1500 })
@@ -126,37 +105,6 @@ describe.each(STORES)('the usage of a client, counted in %s', (_, open) => {
     })
     await Promise.all(Array.from({ length: 100 }, () => usage.ofCaller({ client: 'often', ip: '' })))
     expect(asked).toBe(1)
-  })
-
-  it('shows changes that are announced, not in force yet, and not replaced by an own limit', async () => {
-    const nowMs = Date.now()
-    const change = (announcedIn: number, fromIn: number, limit: number) => ({
-      announcedAt: nowMs + announcedIn * DAY_MS,
-      fromAt: nowMs + fromIn * DAY_MS,
-      limit,
-    })
-    const changes = [change(-9, -8, 11), change(-1, 2, 12), change(-1, 4, 13), change(1, 6, 14)]
-    const { usage } = await opened(
-      [limit('requests', ['client'], { changes })],
-      new Map([
-        ['without end', new Map([['requests', { limit: 99 }]])],
-        ['for three days', new Map([['requests', { limit: 98, untilAt: nowMs + 3 * DAY_MS }]])],
-        ['ended', new Map([['requests', { limit: 97, untilAt: nowMs - DAY_MS }]])],
-      ]),
-    )
-    const shownTo = async (client: string) => {
-      const [shown] = (await usage.ofCaller({ client, ip: '' })).limits
-      return [shown!.limit, ...shown!.changes.map(({ limit }) => limit)]
-    }
-    expect(await shownTo('any')).toEqual([11, 12, 13])
-    expect(await shownTo('without end')).toEqual([99])
-    expect(await shownTo('for three days')).toEqual([98, 12, 13])
-    expect(await shownTo('ended')).toEqual([11, 12, 13])
-    expect((await usage.ofCaller({ client: 'any', ip: '' })).limits[0]!.changes[0]).toEqual({
-      announced: new Date(nowMs - DAY_MS).toISOString(),
-      from: new Date(nowMs + 2 * DAY_MS).toISOString(),
-      limit: 12,
-    })
   })
 
   it('shows the end of an own limit and of an override, and the limit that follows', async () => {
@@ -269,11 +217,6 @@ describe.each(STORES)('the usage of a client, counted in %s', (_, open) => {
       ['p:{acme}:sync:x', 9],
       ['p:{x}:shared:acme', 3],
     ])
-  })
-
-  it('shows a limit of 0, which refuses every call', async () => {
-    const { usage } = await opened(LIMITS, new Map([['a', new Map([['requests', { limit: 0 }]])]]))
-    expect((await usage.ofCaller({ client: 'a', ip: '' })).limits).toMatchObject([{ limit: 0, remaining: 0 }])
   })
 
   it('frees every key of the client, and no other keys', async () => {

@@ -1,7 +1,9 @@
 import { readdirSync } from 'node:fs'
 import { beforeAll, describe, expect, it } from 'vitest'
 import type { LoggingGateway } from '../helpers/gateway.ts'
-import { gatewayOf, play, scenariosOf } from './scenario.ts'
+import { scenariosOf } from './scenario/file.ts'
+import { gatewayOf } from './scenario/gateways.ts'
+import { play } from './scenario/play.ts'
 
 const FOLDER = new URL('scenarios/', import.meta.url).pathname
 const files = readdirSync(FOLDER).filter((name) => name.endsWith('.yaml'))

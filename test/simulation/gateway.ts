@@ -6,7 +6,7 @@ import { compileLimits } from '../policy/quotas.ts'
 import { createLimiter } from '../../src/limit/limiter.ts'
 import type { Calendar, Quota } from '../../src/limit/quota.ts'
 import { UNITS_MS } from '../../src/policy/calendar.ts'
-import { NO_FACTS } from '../../src/policy/facts.ts'
+import { type Facts, NO_FACTS } from '../../src/policy/facts.ts'
 import type { Overrides } from '../../src/policy/overrides.ts'
 import { createRedisStore } from '../../src/limit/redis/store.ts'
 import type { Deployment, Link } from './deployment.ts'
@@ -36,6 +36,9 @@ const UNAVAILABLE: Told = {
   ...{ admitted: false, retryAfterMs: 0, refusedBy: undefined, isReplay: false },
   ...{ isUnavailable: true, mode: 'deny', settle() {}, release() {} },
 }
+
+const factsOf = (token: string | undefined): Facts =>
+  token === undefined ? NO_FACTS : { ...NO_FACTS, head: { authorization: [`Bearer ${token}`] } }
 
 /** Passes on every error but a 503. */
 function unavailable(error: unknown): undefined {
@@ -83,12 +86,13 @@ export function startGateway(
   const applying = new Map<string, ReturnType<typeof compileLimits>>()
   let compiled: readonly Limit[] = []
 
-  async function decide(
+  /** Returns the quotas of a call under the limits of these names. */
+  function quotasFor(
     caller: string,
     names: readonly string[],
-    proof?: string,
     cost?: number,
-  ): Promise<Told> {
+    token?: string,
+  ): readonly Quota[] {
     if (compiled !== limits()) {
       compiled = limits()
       applying.clear()
@@ -97,15 +101,25 @@ export function startGateway(
     const quotasOf =
       applying.get(names.join()) ?? compileLimits(chosen, { prefix: 's', overrides, clientLimits })
     applying.set(names.join(), quotasOf)
-    const applied = quotasOf({ client: caller, ip: '::1' }, NO_FACTS, clock.date())
+    const applied = quotasOf({ client: caller, ip: '::1' }, factsOf(token), clock.date())
     if (applied instanceof Refusal) throw new Error(applied.message)
-    const quotas = applied
+    return applied
       .map((quota) => (cost === undefined || quota.isConcurrent ? quota : { ...quota, cost }))
       .map((quota) =>
         quota.calendar === undefined || Object.values(UNITS_MS).includes(quota.windowMs)
           ? quota
           : { ...quota, calendar: shortCalendar(quota.windowMs) },
       )
+  }
+
+  async function decide(
+    caller: string,
+    names: readonly string[],
+    proof?: string,
+    cost?: number,
+    token?: string,
+  ): Promise<Told> {
+    const quotas = quotasFor(caller, names, cost, token)
     const used = proof === undefined ? undefined : proofQuota('s', caller, proof, PROOF_MS)
     const decision = await Promise.resolve(limiter.decide(quotas, used)).catch(unavailable)
     if (decision === undefined) return UNAVAILABLE
@@ -127,6 +141,7 @@ export function startGateway(
       names: readonly string[],
       proof?: string,
       cost?: number,
+      token?: string,
     ): Promise<Told | undefined> =>
       new Promise((resolve, reject) => {
         const fail = (): void => resolve(undefined)
@@ -135,12 +150,21 @@ export function startGateway(
         world.at(
           world.now(),
           () =>
-            void decide(caller, names, proof, cost)
+            void decide(caller, names, proof, cost, token)
               .then(resolve, reject)
               .finally(() => failures.delete(fail)),
           loop,
         )
       }),
+    /** Reads the limits of a caller, of whose calls each would take `cost` points; charges nothing. */
+    read: (caller: string, names: readonly string[], cost?: number) =>
+      store.peek(quotasFor(caller, names, cost)),
+    /** Resets the counters of a caller's limits. */
+    async reset(caller: string, names: readonly string[]): Promise<void> {
+      const named = quotasFor(caller, names).map(({ key }) => key)
+      await store.reset({ named, glob: undefined, matches: (key) => named.includes(key) })
+      limiter.forget()
+    },
     /** Ends the gateway; `isGraceful` gives it time to finish. */
     async end(isGraceful: boolean): Promise<void> {
       if (isGraceful) await store.close()

@@ -154,6 +154,7 @@ export function createClient(world: World, loop: Loop, link: Link, deployment: D
       evalsha: (...args: (string | number)[]) => run('evalsha', String(args[2]), args),
       eval: (...args: (string | number)[]) => run('eval', String(args[2]), args),
       pexpire: (key: string, ms: number) => run('pexpire', key, [key, ms]),
+      exists: (key: string) => run('exists', key, [key]),
       unlink: (key: string) => run('unlink', key, [key]),
       zrem: (key: string, ...members: string[]) => run('zrem', key, [key, ...members]),
     }),

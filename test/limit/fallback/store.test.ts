@@ -1,16 +1,13 @@
 import { afterEach, describe, expect, test } from 'vitest'
 import { Failure } from '../../../src/errors.ts'
 import { proofQuota } from '../../../src/policy/apply.ts'
-import { createLimiter } from '../../../src/limit/limiter.ts'
 import type { Quota } from '../../../src/limit/quota.ts'
 import type { OutageChange } from '../../../src/limit/fallback/breakers.ts'
 import { type FallbackOptions, type FallbackStore, withFallback } from '../../../src/limit/fallback/store.ts'
 import {
   type Charge,
   DamagedKeyError,
-  type Merge,
   type OnReply,
-  type OwnCalls,
   type RemoteStore,
   type Settlements,
   TimeoutError,
@@ -51,7 +48,6 @@ function setUp(options: Partial<FallbackOptions> = {}) {
     reset: () => Promise.resolve(0),
     keys: (): Promise<readonly string[]> => Promise.resolve([]),
     probe: (): Promise<void> => Promise.reject(new Error('still down')),
-    merge: (_own: Merge): Promise<void> => Promise.resolve(),
     settle: (): Promise<void> => Promise.resolve(),
   }
   let onReply: OnReply = () => {}
@@ -60,15 +56,13 @@ function setUp(options: Partial<FallbackOptions> = {}) {
   const probed: string[] = []
   const reconnected: string[] = []
   const changes: OutageChange[] = []
-  /** The calls that were merged, by key, and the own calls that the questions named. */
-  const merged: [string, number][] = []
-  const named: number[] = []
+  /** The keys whose calls were merged. */
+  const merged: string[] = []
   const settled: Settlements[] = []
   const failReset = () => (behaviour.reset = () => Promise.reject(new Error('gone')))
   /** Makes one request, and reports its outcome as the Redis store does. */
-  async function ask(key: string, own?: OwnCalls): Promise<Charge> {
+  async function ask(key: string): Promise<Charge> {
     asked.push(key)
-    named.push(own?.since(key, 0)?.calls ?? 0)
     const server = failing.server(key)
     return await behaviour.charge().then(
       (charge) => {
@@ -83,13 +77,11 @@ function setUp(options: Partial<FallbackOptions> = {}) {
   }
   const failing: RemoteStore = {
     listen: (listener) => void (onReply = listener),
-    charge: (quotas, own) => ask(quotas[0]!.key, own),
-    peek: async (quotas, own) => (await ask(quotas[0]!.key, own)).allowances,
-    async merge(own) {
-      const { quota, calls } = own
-      await behaviour.merge(own)
+    charge: (quotas) => ask(quotas[0]!.key),
+    peek: async (quotas) => (await ask(quotas[0]!.key)).allowances,
+    async merge({ quota }) {
       const charge = await ask(quota.key)
-      for (const { calls: count } of calls) merged.push([quota.key, count])
+      merged.push(quota.key)
       return charge
     },
     settle(settlements) {
@@ -122,7 +114,7 @@ function setUp(options: Partial<FallbackOptions> = {}) {
     ...options,
   })
   opened.push(store)
-  return { store, behaviour, asked, servers, probed, reconnected, changes, merged, named, settled, failReset }
+  return { store, behaviour, asked, servers, probed, reconnected, changes, merged, settled, failReset }
 }
 
 const fails = () => Promise.reject(new Error('READONLY You can’t write against a read only replica.'))
@@ -152,107 +144,6 @@ describe('a store with a fallback', () => {
     answers[1]!()
     for (const one of ended) await one
     expect(settled.map(({ all }) => all.map(({ points }) => points))).toEqual([[-1, -1, -1], [2]])
-  })
-
-  test('sends settlements without an answer again as they were, before those that came meanwhile', async () => {
-    const { store, behaviour, settled } = setUp({ probeEveryMs: 5 })
-    const own = { ...quota(), cost: 5 }
-    const charge = { ...(await store.charge([own])), chargedUs: Date.now() * 1000 }
-    behaviour.settle = () => Promise.reject(new Error('no answer'))
-    const first = store.settle(charge, [{ quota: own, points: -1 }])
-    await until('it was sent', () => settled.length > 0)
-    const second = store.settle(charge, [{ quota: own, points: 2 }])
-    behaviour.settle = () => Promise.resolve()
-    await Promise.all([first, second])
-    const numbers = new Set(settled.map(({ number }) => number))
-    expect(settled.map(({ all }) => all.map(({ points }) => points)).slice(-2)).toEqual([[-1], [2]])
-    expect(settled.at(-2)).toBe(settled[0])
-    expect(numbers.size).toBe(2)
-  })
-
-  test('settles calls of an outage once it is over', async () => {
-    const { store, behaviour, settled } = setUp()
-    const own = { ...quota(), cost: 5 }
-    const charge = { ...(await store.charge([own])), chargedUs: Date.now() * 1000 }
-    behaviour.charge = behaviour.probe = fails
-    await trip(store, own)
-    const settling = store.settle(charge, [{ quota: own, points: -2 }])
-    await new Promise((resolve) => setTimeout(resolve, 20))
-    expect(settled).toEqual([])
-    behaviour.charge = () => Promise.resolve(ADMITTED)
-    behaviour.probe = () => Promise.resolve()
-    await settling
-    expect(settled).toMatchObject([{ all: [{ points: -2, chargedUs: charge.chargedUs }] }])
-  })
-
-  test('settles a call of an outage under the limits that count it, also after one that does not', async () => {
-    const { store, behaviour } = setUp()
-    const uncounted = { ...quota(), name: 'hourly', key: 'p:{a}:hourly', cost: 5, onOutage: 'allow' as const }
-    const counted = { ...quota(), name: 'tokens', key: 'p:{a}:tokens', cost: 5 }
-    behaviour.charge = behaviour.probe = fails
-    await trip(store)
-    const limiter = createLimiter(store)
-    const decision = await limiter.decide([uncounted, counted])
-    expect(decision).toMatchObject({
-      admitted: true,
-      mode: 'local',
-      allowances: [{ name: 'tokens', used: 5 }],
-    })
-    limiter.settle([uncounted, counted], decision, () => 2)
-    expect((await store.peek([counted]))[0]!.used).toBe(2)
-  })
-
-  test('settles a call of an outage when the store has it, although it answers before', async () => {
-    const { store, behaviour, merged, settled } = setUp()
-    const own = { ...quota(), key: 'p:{a}:y', cost: 5 }
-    behaviour.charge = behaviour.probe = fails
-    await trip(store)
-    const charge = await store.charge([own])
-    expect(charge).toMatchObject({ admitted: true, mode: 'local' })
-    const merges: (() => void)[] = []
-    behaviour.merge = () => new Promise((resolve) => merges.push(resolve))
-    behaviour.charge = () => Promise.resolve(ADMITTED)
-    behaviour.probe = () => Promise.resolve()
-    await until('all calls are being merged', () => merges.length === 2)
-    const settling = store.settle(charge, [{ quota: own, points: -2 }])
-    await until('the store answers', async () => (await store.charge([own])).mode === 'store')
-    // A turn of the background, and more.
-    await new Promise((resolve) => setTimeout(resolve, 50))
-    expect([merged, settled]).toEqual([[], []])
-    behaviour.merge = () => Promise.resolve()
-    for (const merge of merges) merge()
-    await settling
-    expect(merged).not.toEqual([])
-    expect(settled).toMatchObject([{ all: [{ points: -2, chargedUs: charge.chargedUs }] }])
-  })
-
-  test('has a merge of calls as soon as any answer shows it, so that they count once in the next outage', async () => {
-    const { store, behaviour } = setUp()
-    const limited = quota()
-    behaviour.charge = behaviour.probe = fails
-    await trip(store, limited)
-    const { used } = (await store.peek([limited]))[0]!
-    let merge: Merge | undefined
-    let isAnswered = () => {}
-    behaviour.merge = (own) => {
-      merge = own
-      return new Promise((resolve) => (isAnswered = resolve))
-    }
-    behaviour.probe = () => Promise.resolve()
-    await until('the calls are being merged', () => merge !== undefined)
-    const answer = admitted()
-    const { number, calls } = merge!
-    const own = used - calls.reduce((sum, call) => sum + call.calls, 0)
-    const allowances = [{ ...answer.allowances[0]!, used, own, merged: number }]
-    behaviour.charge = () => Promise.resolve({ ...answer, allowances })
-    expect(await store.charge([limited])).toMatchObject({ mode: 'store' })
-
-    behaviour.charge = behaviour.probe = fails
-    await trip(store, quota('p:{a}:other'))
-    const [allowance] = await store.peek([limited])
-    behaviour.merge = () => Promise.resolve()
-    isAnswered()
-    expect(allowance!.used).toBe(used)
   })
 
   test('decides while it answers', async () => {
@@ -430,41 +321,14 @@ describe('a store with a fallback', () => {
     expect(await locallyAdmitted('p:{a}:4', 1, 4)).toBe(1)
   })
 
-  test('gets each call that was admitted here once, limits first, in the background', async () => {
+  test('gets the calls of limits before proofs, in the background', async () => {
     const { store, behaviour, merged } = setUp()
     behaviour.charge = fails
-    await store.charge([quota('p:{a}:2'), proofQuota('p', 'a', 'proof', 60_000)])
-    for (let i = 0; i < 20; i++) await store.charge([quota('p:{a}:1', 7)])
+    await store.charge([quota(), proofQuota('p', 'a', 'proof', 60_000)])
     behaviour.charge = () => Promise.resolve(ADMITTED)
     behaviour.probe = () => Promise.resolve()
-    await until('all calls are merged', () => merged.length === 9)
-    expect(new Set(merged.slice(0, 8).map(([key]) => key))).toEqual(new Set(['p:{a}:2', 'p:{a}:1']))
-    expect(merged.at(-1)).toEqual(['p:{a}:~proof:proof', 1])
-  })
-
-  test('is asked at once, with the number of calls that it does not have', async () => {
-    const { store, behaviour, named } = setUp({ probeEveryMs: 600_000 })
-    behaviour.charge = fails
-    for (let i = 0; i < 2; i++) await store.charge([quota()])
-    behaviour.charge = () => Promise.resolve(ADMITTED)
-    named.length = 0
-    const answers = await Promise.all([store.charge([quota()]), store.charge([quota('p:{a}:2')])])
-    expect(answers.map(({ mode }) => mode)).toEqual(['store', 'store'])
-    expect(named).toEqual([2, 0])
-  })
-
-  test('does not restart the limits with each outage, and keeps calls that could not be added', async () => {
-    const { store, behaviour } = setUp({ probeEveryMs: 600_000 })
-    for (const expected of [10, 0, 0]) {
-      behaviour.charge = fails
-      expect(await admittedOf(store)).toBe(expected)
-      behaviour.charge = () => Promise.resolve(ADMITTED)
-      await store.charge([quota('p:{a}:2')])
-      behaviour.charge = fails
-      expect(await admittedOf(store)).toBe(0)
-      behaviour.charge = () => Promise.resolve(admitted(0))
-      await store.charge([quota()])
-    }
+    await until('both are merged', () => merged.length === 2)
+    expect(merged).toEqual(['p:{a}:x', 'p:{a}:~proof:proof'])
   })
 
   test('stays up, and reports the key, if a key is damaged', async () => {
@@ -477,23 +341,6 @@ describe('a store with a fallback', () => {
     }
     expect(store.mode()).toBe('store')
     expect(new Set(damaged)).toEqual(new Set(['p:{a}:x']))
-  })
-
-  test('keeps calls that were admitted after a reset, although a merge ends later', async () => {
-    const { store, behaviour, merged } = setUp()
-    behaviour.probe = () => Promise.resolve()
-    behaviour.charge = fails
-    await store.charge([quota()])
-    let end: ((charge: Charge) => void) | undefined
-    behaviour.charge = () => new Promise((resolve) => void (end = resolve))
-    await until('a merge is under way', () => end !== undefined)
-    await store.reset({ named: [], glob: undefined, matches: () => true })
-    behaviour.charge = fails
-    await store.charge([quota()])
-    end!(ADMITTED)
-    behaviour.charge = () => Promise.resolve(ADMITTED)
-    await until('both calls are merged', () => merged.length === 2)
-    expect(store.mode()).toBe('store')
   })
 
   test('keeps the local counters if the store cannot free the keys', async () => {

@@ -53,7 +53,9 @@ export const SOURCE_FAULTS: Readonly<Record<string, readonly Change[]>> = {
     [STORE, 'store.charge(quotas, local.own, lease)', 'store.charge(quotas, undefined, lease)'],
   ],
   'a merge that was sent does not count': [[CHARGE, 'log.isMerged and 0 or sent', '0']],
-  'a merge without an answer is taken as done': [[STATE, 'if (!isMerged) return []', '']],
+  'a merge without an answer is taken as done': [
+    [STATE, 'this.#sent.isUnderWay = false', 'this.onMerged(this.#sent.merge.number)'],
+  ],
   'a merge is repeated': [
     [MERGE, '>= number then return { now, 1 } end', '> 1e15 then return { now, 1 } end'],
   ],

@@ -10,9 +10,12 @@ import { join } from 'node:path'
 import { parseArgs } from 'node:util'
 import { createRandom } from '../test/simulation/random.ts'
 
+/** The tests of calls without Redis, by what their callers get. */
+const OUTAGE = ['test/simulation/hand-over.test.ts', 'test/simulation/without-redis.test.ts']
+
 /** Room → the tests that are run first; `LATER` follow if these pass. */
 const ROOMS: Readonly<Record<string, readonly string[]>> = {
-  limit: ['test/limit', 'test/policy'],
+  limit: ['test/limit', 'test/policy', ...OUTAGE],
   policy: ['test/policy', 'test/limit'],
   upstream: ['test/upstream'],
   downstream: ['test/downstream', 'test/edge'],

@@ -20,9 +20,9 @@ async function setOutage(ms: number, ...params: Parameters<typeof setStage>) {
   return {
     ...stage,
     /** Runs until Redis answers, just before it gets the calls of the silence. */
-    untilAnswered: () => stage.run(untilMs + 10 - stage.now()),
+    untilAnswered: () => stage.runTo(untilMs + 10),
     /** Runs until Redis has the calls of the silence. */
-    untilHandedOver: () => stage.run(untilMs + 2000 - stage.now()),
+    untilHandedOver: () => stage.runTo(untilMs + 2000),
   }
 }
 
@@ -205,7 +205,7 @@ describe('a reset', () => {
     model.flushScripts()
     await untilAsked()
     const sentAtMs = now()
-    return { ...stage, runTo: (ms: number): Promise<void> => run(sentAtMs + ms - now()) }
+    return { ...stage, runTo: (ms: number): Promise<void> => stage.runTo(sentAtMs + ms) }
   }
 
   it('drops the calls that are to be merged after those that are under way', async () => {

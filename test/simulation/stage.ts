@@ -118,6 +118,8 @@ export async function setStage(rule: StageRule, options: StageOptions = {}) {
 
   return {
     ...{ run, ask, begin, untilAsked, seen, deployment, gateways, now: world.now, model: first.model },
+    /** Runs until an instant of the world, in milliseconds. */
+    runTo: world.run,
     /** Makes a call, and runs until it has its response. */
     call: (asked: Asked = {}) => ended(ask(asked)),
     /** Reads a limit of a caller, and runs until it has the answer. */

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { setStage } from './stage.ts'
 
 const WINDOW_MS = 60_000
-/** In an outage, the instant of a call is known to this. */
+/** Milliseconds by which the instant of a call may be wrong in an outage. */
 const EXACT_MS = 10
 const MINUTE = { limit: 9, windowMs: WINDOW_MS }
 /** A silence of Redis that outlasts every test. */
@@ -78,14 +78,14 @@ describe('a gateway that never had an answer for a key', () => {
 
   it('admits a limit of thousands in the next calendar period, too', async () => {
     const periodMs = 450_000
-    const { calls, run, now } = await setOutage({ limit: 2000, windowMs: periodMs, kind: 'calendar' })
+    const { calls, runTo } = await setOutage({ limit: 2000, windowMs: periodMs, kind: 'calendar' })
     // The calls before and after the end at 50 s are in the same thousandth of a period.
-    await run(49_960 - now())
+    await runTo(49_960)
     expect((await calls(1500)).admitted).toHaveLength(1500)
     expect((await calls(2001)).admitted).toHaveLength(2000)
   })
 
-  it('settles a call under the limits that it counts, also beside one that admits every call', async () => {
+  it('settles a call under the limits that it counts, also if another of its limits admits every call', async () => {
     const both = ['requests', 'sync'] as const
     const { call, read } = await setOutage({ ...MINUTE, onOutage: 'allow' }, { sync: MINUTE })
     const told = await call({ names: both, cost: 5 })
@@ -113,19 +113,18 @@ describe('a gateway that lost Redis', () => {
   })
 
   it('knows when a call of each cost can pass that Redis refused', async () => {
-    const { call, silence, run, now } = await setStage(MINUTE)
+    const { call, silence, now, runTo } = await setStage(MINUTE)
     const fromMs = now()
-    const runTo = (ms: number): Promise<void> => run(fromMs + ms - now())
     await call({ cost: 3 })
-    await runTo(10_000)
+    await runTo(fromMs + 10_000)
     await call({ cost: 4 })
-    await runTo(30_000)
+    await runTo(fromMs + 30_000)
     expect(await call({ cost: 2 })).toMatchObject({ admitted: true })
-    await runTo(50_000)
+    await runTo(fromMs + 50_000)
     for (const cost of [7, 1, 8])
       expect(await call({ cost })).toMatchObject({ admitted: false, mode: 'store' })
     await silence(FOR_EVER_MS)
-    await runTo(52_000)
+    await runTo(fromMs + 52_000)
     for (const [cost, passesMs] of [
       [1, 60_000],
       // Not asked for: all points but the first to leave may leave as late as those of the cost of 7.
@@ -137,23 +136,22 @@ describe('a gateway that lost Redis', () => {
       expect(told).toMatchObject({ admitted: false, mode: 'local' })
       expectWithin(passesAfter(told, fromMs), passesMs, EXACT_MS)
     }
-    await runTo(70_000 + EXACT_MS)
+    await runTo(fromMs + 70_000 + EXACT_MS)
     expect(await call({ cost: 8 })).toMatchObject({ admitted: false })
     expect(await call({ cost: 7 })).toMatchObject({ admitted: true, mode: 'local' })
   })
 
   it('does not take the wait of an earlier refusal for that of the points that were charged since', async () => {
-    const { call, silence, run, now } = await setStage(MINUTE)
+    const { call, silence, now, runTo } = await setStage(MINUTE)
     const fromMs = now()
-    const runTo = (ms: number): Promise<void> => run(fromMs + ms - now())
     await call({ cost: 7 })
-    await runTo(30_000)
+    await runTo(fromMs + 30_000)
     await call({ cost: 2 })
     expect(await call({ cost: 7 })).toMatchObject({ admitted: false, mode: 'store' })
-    await runTo(61_000)
+    await runTo(fromMs + 61_000)
     expect(await call({ cost: 7 })).toMatchObject({ admitted: true, mode: 'store' })
     await silence(FOR_EVER_MS)
-    await runTo(65_000)
+    await runTo(fromMs + 65_000)
     expect(await call({ cost: 7 })).toMatchObject({ admitted: false, mode: 'local' })
     expect(await call({ cost: 1 })).toMatchObject({ admitted: false, mode: 'local' })
   })
@@ -164,40 +162,39 @@ describe('a gateway that lost Redis', () => {
   ] as const)(
     'knows when calls of a limit can pass, and those of its share, if Redis refused the former %s the latter',
     async (_, order) => {
-      const { call, silence, read, run, now } = await setStage(MINUTE, {
+      const { call, silence, read, now, runTo } = await setStage(MINUTE, {
         sync: { ...MINUTE, limit: 3, counts: 'requests' },
       })
       const fromMs = now()
-      const runTo = (ms: number): Promise<void> => run(fromMs + ms - now())
       await call()
-      await runTo(30_000)
+      await runTo(fromMs + 30_000)
       await call({ cost: 7 })
-      await runTo(40_000)
+      await runTo(fromMs + 40_000)
       await call()
       for (const name of order)
         expect(await call({ names: [name] })).toMatchObject({ admitted: false, mode: 'store' })
       await silence(FOR_EVER_MS)
-      await runTo(60_000 - EXACT_MS)
+      await runTo(fromMs + 60_000 - EXACT_MS)
       expect(await read()).toMatchObject({ admitted: false })
-      await runTo(60_000 + EXACT_MS)
+      await runTo(fromMs + 60_000 + EXACT_MS)
       expect(await read()).toMatchObject({ admitted: true })
-      await runTo(90_000 - EXACT_MS)
+      await runTo(fromMs + 90_000 - EXACT_MS)
       expect(await read({ names: ['sync'] })).toMatchObject({ admitted: false })
-      await runTo(90_000 + EXACT_MS)
+      await runTo(fromMs + 90_000 + EXACT_MS)
       expect(await read({ names: ['sync'] })).toMatchObject({ admitted: true })
     },
   )
 
   it('counts a call that Redis admitted as soon as its wait was over', async () => {
     // Redis is known to decide earlier by faster answers.
-    const { call, silence, run, now, setDelay } = await setStage({ ...MINUTE, limit: 3 }, { delayMs: 5 })
+    const { call, silence, run, runTo, setDelay } = await setStage({ ...MINUTE, limit: 3 }, { delayMs: 5 })
     await call({ cost: 3 })
     await run(50_000)
     const refused = await call({ cost: 3 })
     expect(refused).toMatchObject({ admitted: false, mode: 'store' })
     setDelay(0.05)
     await run(5000)
-    await run(refused.toldAtMs + refused.retryAfterMs - now() - 20)
+    await runTo(refused.toldAtMs + refused.retryAfterMs - 20)
     let told = refused
     while (!told.admitted) told = await call({ cost: 3 })
     expect(told).toMatchObject({ mode: 'store' })

@@ -10,7 +10,7 @@ export interface PlayedCall extends SentCall {
   readonly asking: ForwardAuthProxy | undefined
 }
 
-/** Sends a request; returns the response as its fields, beside `status`, `body` and `json`. */
+/** Sends a request. Returns `status`, `body` and `json` of the response, and its fields by their names. */
 export async function send(step: PlayedCall, gateway: LoggingGateway, client: string): Promise<Response> {
   const { token: claims, headers, body, asks } = step
   const isQuestion = typeof asks === 'string'

@@ -1,7 +1,7 @@
 import { expect } from 'vitest'
 import type { Values } from './file.ts'
 
-/** What an upstream or a caller got: its fields, `status`, `body` and others by their names. */
+/** A request or a response by names: its fields, `status`, `body` and others. */
 export type Response = Readonly<Record<string, unknown>>
 
 /** Expects the named values, whose names are written in any case at the top. */
@@ -36,13 +36,13 @@ function picked(actual: unknown, expected: unknown): unknown {
   return Object.fromEntries(Object.keys(expected).map((key) => [key, picked(actual[key], expected[key])]))
 }
 
-/** Whether an instant is so many seconds from now. */
+/** True if an instant is at least `least` and at most `most` seconds from now. */
 function isIn(instant: string, least: number, most: number): boolean {
   const seconds = (Date.parse(instant) - Date.now()) / 1000
   return seconds >= least && seconds <= most
 }
 
-/** Returns an expected value as vitest compares it; fields are text, whatever they are written as. */
+/** Returns an expected value as vitest compares it. A field that is written as a number is compared as text. */
 function matchers(expected: unknown, isJson: boolean): unknown {
   if (expected === 'absent') return undefined
   const [, least, most] = /^in (\d+) to (\d+) seconds$/.exec(String(expected)) ?? []

@@ -16,6 +16,8 @@ import type { Scenario, SentCall, Values, Where } from './file.ts'
 
 /** The upstream's next responses: their fields, `status` and `body`. */
 let answers: NonNullable<SentCall['answers']> = {}
+
+/** Sets the upstream's next responses. */
 export function setAnswers(given: typeof answers = {}): void {
   answers = given
 }

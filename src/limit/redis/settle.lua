@@ -23,15 +23,14 @@
 --
 -- Returns the time, and nothing else if it is too late; then 1.
 
-local numbers = {}
-for index = 1, #ARGV do numbers[index] = tonumber(ARGV[index]) end
-local number, deadline = numbers[1], numbers[2]
-if tonumber(call('GET', KEYS[1]) or 0) >= number then return { now, 1 } end
-if now > deadline then return { now } end
+if tonumber(call('GET', KEYS[1]) or 0) >= tonumber(ARGV[1]) then return { now, 1 } end
+if now > tonumber(ARGV[2]) then return { now } end
 
 -- The format of a slot's time, without its count.
 local TIME = '>I7'
-local rep = string.rep
+
+-- The format of a number of slots that follow each other.
+local function formatOf(slots) return '>' .. string.rep('I7I6', slots) end
 
 -- Returns the string of a log and its header; nil if there is none, or it is damaged.
 local function read(key)
@@ -67,8 +66,10 @@ local function settle(key, earliest, latest, late, points)
 
   -- Time and cumulative count of each slot from the call's first on.
   local from, count = begin + before * SLOT_BYTES, 2 * (held - before)
-  local values = { unpackBytes('>' .. rep('I7I6', held - before), raw, from + 1) }
+  local format = formatOf(held - before)
+  local values = { unpackBytes(format, raw, from + 1) }
   if values[1] > max(latest, earliest + late) then return end
+  points = min(points, MOST - total)
   local last = 1
   while last + 2 < count and values[last + 2] <= latest do last = last + 2 end
 
@@ -84,13 +85,13 @@ local function settle(key, earliest, latest, late, points)
     end
     settled = settled + change
     if counted + change > upTo then
-      values[kept + 1], values[kept + 2] = when, min(counted + settled, MOST)
+      values[kept + 1], values[kept + 2] = when, counted + settled
       kept = kept + 2
     end
     upTo = counted
   end
   for at = last + 2, count, 2 do
-    values[kept + 1], values[kept + 2] = values[at], min(values[at + 1] + settled, MOST)
+    values[kept + 1], values[kept + 2] = values[at], values[at + 1] + settled
     kept = kept + 2
   end
 
@@ -98,15 +99,16 @@ local function settle(key, earliest, latest, late, points)
   if held == 0 then return call('UNLINK', key) end
   if kept > 0 then newest = values[kept - 1] end
   if before == 0 then oldest = values[1] end
-  local slots = pack('>' .. rep('I7I6', kept / 2), unpack(values, 1, kept))
+  if kept < count then format = formatOf(kept / 2) end
+  local slots = pack(format, unpack(values, 1, kept))
   if isTurned then from, slots = begin, sub(raw, begin + 1, from) .. slots end
   if slots ~= '' then call('SETRANGE', key, from, slots) end
-  call('SETRANGE', key, '0', pack(HEADER, capacity, first, held, min(total + settled, MOST), gone, newest, oldest))
+  call('SETRANGE', key, '0', pack(HEADER, capacity, first, held, total + settled, gone, newest, oldest))
 end
 
-for at = 4, #numbers, 5 do
-  local position, earliest, latest, late, points = unpack(numbers, at, at + 4)
-  settle(KEYS[position], earliest, latest, late, points)
+for at = 4, #ARGV, 5 do
+  local position, earliest, latest = tonumber(ARGV[at]), tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
+  settle(KEYS[position], earliest, latest, tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4]))
 end
 call('SET', KEYS[1], ARGV[1], 'PX', ARGV[3])
 return { now, 1 }

@@ -333,6 +333,18 @@ describe('the Redis store', () => {
       expect(slots).toEqual(instants.slice(0, 999).flatMap((us, i) => [us, i + 7]))
     })
 
+    test('adds no more than a log can count, and leaves the calls after it their numbers', async () => {
+      const gateway = await open()
+      const mine = minute('most')
+      const [first, second] = [await gateway.charge([mine]), await gateway.charge([mine])]
+      const all = [{ quota: mine, points: 1e15, chargedUs: first.chargedUs! }]
+      await gateway.settle({ number: 1, all })
+      const most = 2 ** 48 - 1
+      expect(await usedOf(gateway, mine)).toBe(most)
+      const slots = await server.command('EVAL', SLOTS, 1, mine.key)
+      expect(slots).toEqual([first.chargedUs, most - cost, second.chargedUs, most])
+    })
+
     test('skips a damaged key, and settles the others', async () => {
       const gateway = await open()
       const [mine, bad] = [minute('sound'), minute('bad')]

@@ -150,9 +150,11 @@ class EndReader {
 
   /** Skips a number, or a word such as `null`. */
   #skipWord(): void {
-    const end = this.#at
-    while (isOfWord(this.#bytes[this.#at])) this.#at--
-    if (this.#at === end) this.#fail()
+    const bytes = this.#bytes
+    let at = this.#at
+    while (isOfWord(bytes[at])) at--
+    if (at === this.#at) this.#fail()
+    this.#at = at
   }
 
   /** Reads the name of a member. Returns true if it is `wanted`. */
@@ -161,17 +163,7 @@ class EndReader {
     const end = this.#at
     const from = this.#skipText() + 1
     if (this.#hasFailed) return false
-    const length = end - from
-    const { bytes, text } = wanted
-    // The longest escape is six bytes for a code unit.
-    if (length < bytes.length || length > 6 * text.length) return false
-    let isSame = length === bytes.length
-    for (let i = 0; i < length; i++) {
-      const byte = this.#bytes[from + i]
-      if (byte === BACKSLASH) return unescape(this.#bytes.toString('utf8', from, end)) === text
-      if (byte !== bytes[i]) isSame = false
-    }
-    return isSame
+    return isName(this.#bytes, from, end, wanted)
   }
 
   #skipBlanks(): void {
@@ -192,6 +184,20 @@ class EndReader {
     this.#hasFailed = true
     return undefined
   }
+}
+
+/** True if the bytes of a text between its quotes are a name. */
+function isName(all: Buffer, from: number, end: number, { bytes, text }: Name): boolean {
+  const length = end - from
+  // The longest escape is six bytes for a code unit.
+  if (length < bytes.length || length > 6 * text.length) return false
+  let same = 0
+  while (same < length && all[from + same] === bytes[same]) same++
+  // Most names differ early; one with escapes is longer than its text.
+  if (same < length && length === bytes.length) return false
+  for (let at = from; at < end; at++)
+    if (all[at] === BACKSLASH) return unescape(all.toString('utf8', from, end)) === text
+  return same === length
 }
 
 /** True for a byte of a number or a word; also of `NaN`, which is not JSON, but which some programs write. */

@@ -162,6 +162,10 @@ export function createLimiter(
     return decision
   }
 
+  function forgetAnswers(corrections: readonly Correction[]): void {
+    for (const { quota } of corrections) cache.forget(quota.key, now())
+  }
+
   return {
     decide(quotas, proof) {
       if (quotas.length === 0 && proof === undefined) return UNLIMITED
@@ -176,12 +180,9 @@ export function createLimiter(
     settle(quotas, decision, usedOf) {
       const corrections = correctionsOf(quotas, decision, usedOf)
       if (corrections.length === 0) return
-      const forget = (): void => {
-        for (const { quota } of corrections) cache.forget(quota.key, now())
-      }
-      forget()
+      forgetAnswers(corrections)
       // Until the store has the corrections, its answers count what was charged.
-      void store.settle(decision, corrections)?.then(forget)
+      void store.settle(decision, corrections)?.then(() => forgetAnswers(corrections))
     },
     release(quotas, { lease }, mayGoOn) {
       if (lease !== undefined) store.release(quotas, lease, mayGoOn)

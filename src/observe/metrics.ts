@@ -1,5 +1,6 @@
 import type * as prom from 'prom-client'
-import { createHotCounter, createHotHistogram } from './hot-metrics.ts'
+import { createHotCounter } from './hot-counter.ts'
+import { createHotHistogram } from './hot-histogram.ts'
 import { collectNodeMetrics } from './node-metrics.ts'
 import { type MetricsFormat, type MetricValues, openMetricsText } from './open-metrics.ts'
 import { createRequestMetrics } from './request-metrics.ts'

@@ -1,5 +1,5 @@
 import type { Registry } from 'prom-client'
-import type { Exemplar } from './hot-metrics.ts'
+import type { Exemplar } from './hot-histogram.ts'
 
 /** The format of `/metrics`. */
 export type MetricsFormat = 'prometheus' | 'openmetrics'

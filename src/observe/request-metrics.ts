@@ -1,5 +1,6 @@
 import type { Registry } from 'prom-client'
-import { createHotCounter, createHotHistogram, type Durations, type HotCounts } from './hot-metrics.ts'
+import { createHotCounter, type HotCounts } from './hot-counter.ts'
+import { createHotHistogram, type Durations } from './hot-histogram.ts'
 
 /** Upper bounds in seconds. Requests range from a cache hit on loopback to a slow upstream. */
 export const REQUEST_BUCKETS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30]

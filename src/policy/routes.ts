@@ -1,5 +1,5 @@
 import type { Route } from '../downstream/router.ts'
-import { applyAll, compileLimit, type LimitOptions } from './apply.ts'
+import { applyAll, type CompiledLimit, compileLimit, type LimitOptions } from './apply.ts'
 import type { Limit } from './limit.ts'
 import { compileCallers } from './name-callers.ts'
 import { compileParameters, countedParameters, type Parameters } from './parameter-kinds.ts'
@@ -18,8 +18,16 @@ export type CompiledRoute<R extends LimitedRoute> = ReturnType<typeof compileRou
  * `replay`.
  */
 export function compileRoutes<R extends LimitedRoute>(routes: readonly R[], options: LimitOptions) {
+  // Most routes have the same few limits: 10,000 would hold 20 MB of them otherwise.
+  const known = new Map<Limit, CompiledLimit>()
+  function compile(limit: Limit): CompiledLimit {
+    const compiled = known.get(limit) ?? compileLimit(limit, options)
+    known.set(limit, compiled)
+    return compiled
+  }
+
   return routes.map((route) => {
-    const compiled = route.limits.map((limit) => compileLimit(limit, options))
+    const compiled = route.limits.map(compile)
     return {
       ...route,
       compiled,

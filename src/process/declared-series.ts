@@ -13,10 +13,11 @@ export function declareSeries(config: Config, metrics: Metrics): void {
     metrics.droppedFields.inc({ upstream }, 0)
     metrics.upstreamSeconds.of({ upstream })
   }
-  for (const { name, shadow } of limits) {
-    const outcomes: readonly LimitOutcome[] = shadow ? ['within', 'near', 'shadow_over'] : LIVE_OUTCOMES
-    for (const outcome of outcomes) metrics.decisions.declare(name, outcome)
-  }
+  metrics.decisions.declare(
+    limits.flatMap(({ name, shadow }) =>
+      (shadow ? SHADOW_OUTCOMES : LIVE_OUTCOMES).map((outcome) => [name, outcome]),
+    ),
+  )
   for (const route of routes) {
     declareRoute(route, config, metrics)
     declareSettlements(route, metrics)
@@ -29,13 +30,14 @@ export function declareSeries(config: Config, metrics: Metrics): void {
 function declareSettlements({ limits }: ConfiguredRoute, metrics: Metrics): void {
   for (const { name, actual } of limits) {
     if (actual === undefined) continue
-    metrics.reservedPoints.declare(name)
-    metrics.settledPoints.declare(name)
-    for (const outcome of ['settled', 'unsettled']) metrics.settlements.declare(name, outcome)
+    metrics.reservedPoints.declare([[name]])
+    metrics.settledPoints.declare([[name]])
+    metrics.settlements.declare(['settled', 'unsettled'].map((outcome) => [name, outcome]))
   }
 }
 
 const LIVE_OUTCOMES: readonly LimitOutcome[] = ['within', 'near', 'over', 'over_cached']
+const SHADOW_OUTCOMES: readonly LimitOutcome[] = ['within', 'near', 'shadow_over']
 
 /** Shows the failures of a route that alerts compare, for the first of its methods. */
 function declareRoute(route: ConfiguredRoute, { metrics: { clients } }: Config, metrics: Metrics): void {
@@ -43,14 +45,17 @@ function declareRoute(route: ConfiguredRoute, { metrics: { clients } }: Config, 
   const { authenticate, limits, methods, upstream } = route
   const [method = 'GET'] = methods ?? []
   const further = clients === 'listed' ? [OTHER_CLIENTS] : []
+  const byUpstream: string[] = []
   const byGateway = ['499', '500']
   if (authenticate !== 'none') byGateway.push('401')
   if (limits.length > 0) byGateway.push('429')
   if (limits.length > 0 || acceptsTokens(route)) byGateway.push('503')
   if (upstream !== undefined) {
     byGateway.push('502', '504')
-    for (const code of ['200', '500', '502', '503', '504'])
-      requests.declare(method, code, 'upstream', ...further)
+    byUpstream.push('200', '500', '502', '503', '504')
   }
-  for (const code of byGateway) requests.declare(method, code, 'gateway', ...further)
+  requests.declare([
+    ...byUpstream.map((code) => [method, code, 'upstream', ...further]),
+    ...byGateway.map((code) => [method, code, 'gateway', ...further]),
+  ])
 }

@@ -5,7 +5,7 @@ export const sum = (values: readonly number[]): number => values.reduce((a, b) =
 /** Adds up lists of equal length, index by index; some may be empty. */
 export function addUp(lists: readonly (readonly number[])[]): readonly number[] {
   const sums: number[] = []
-  for (const list of lists) for (const [i, value] of list.entries()) sums[i] = (sums[i] ?? 0) + value
+  for (const list of lists) for (let i = 0; i < list.length; i++) sums[i] = (sums[i] ?? 0) + list[i]!
   return sums
 }
 

@@ -1,7 +1,8 @@
 import fc from 'fast-check'
 import { Counter, Histogram, Registry } from 'prom-client'
 import { expect, it } from 'vitest'
-import { createHotHistogram, createHotCounter } from '../../src/observe/hot-metrics.ts'
+import { createHotCounter } from '../../src/observe/hot-counter.ts'
+import { createHotHistogram } from '../../src/observe/hot-histogram.ts'
 
 const BUCKETS = [0.001, 0.01, 0.5, 1, 30]
 const described = { name: 'call_seconds', help: 'Duration of calls.' }
@@ -51,4 +52,32 @@ it('shows counts as a counter of prom-client does, at each read', async () => {
     counter.inc({ route: '/x', code: '429' })
     expect(await ours.metrics()).toBe(await theirs.metrics())
   }
+})
+
+it('shows a series that was declared once, with 0 until it counts', async () => {
+  const registry = new Registry()
+  const counter = createHotCounter(registry, {
+    name: 'calls_total',
+    help: 'Calls.',
+    labelNames: ['code', 'source'],
+  })
+  const route = counter.under({ route: '/a' }, { upstream: 'data' })
+  route.declare([['200', 'upstream'], ['429']])
+  // Another route with these labels, or the same one after a reload.
+  route.declare([['429'], ['502', 'gateway']])
+  route.declare([['200', 'upstream'], ['429']])
+  counter.under({ route: '/b' }, {}).declare([['429']])
+  const shown = async () =>
+    (await registry.metrics()).split('\n').filter((line) => line.startsWith('calls_total'))
+  const others = [
+    'calls_total{route="/a",code="200",source="upstream",upstream="data"} 0',
+    'calls_total{route="/a",code="502",source="gateway",upstream="data"} 0',
+    'calls_total{route="/b",code="429"} 0',
+  ]
+  const refused = 'calls_total{route="/a",code="429",upstream="data"}'
+  expect((await shown()).toSorted()).toEqual([...others, `${refused} 0`].toSorted())
+  expect(counter.series()).toEqual([])
+  route.add(2, '429')
+  expect((await shown()).toSorted()).toEqual([...others, `${refused} 2`].toSorted())
+  expect(counter.series()).toEqual([{ labels: { route: '/a', code: '429', upstream: 'data' }, count: 2 }])
 })

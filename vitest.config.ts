@@ -9,11 +9,13 @@ const SLOW = /helpers\/(?:asking-proxies|browser|console|process)\.ts'|\bstart(?
 const isSlow = ({ moduleId }: TestSpecification): boolean =>
   moduleId.includes('/test/simulation/') || SLOW.test(readFileSync(moduleId, 'utf8'))
 
-class SlowFirst extends BaseSequencer {
+class Sequencer extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
     // oxlint-disable-next-line unicorn/no-array-sort -- not of an array
     const sorted = await super.sort(files)
-    return [...sorted.filter(isSlow), ...sorted.filter((file) => !isSlow(file))]
+    const [slow, quick] = [sorted.filter(isSlow), sorted.filter((file) => !isSlow(file))]
+    // Of a mutation, only the first failure is of interest.
+    return isSet('SLUICE_MUTATED') ? [...quick, ...slow] : [...slow, ...quick]
   }
 }
 
@@ -50,7 +52,7 @@ export default defineConfig({
     isolate: false,
     // A larger young generation: collecting garbage took a seventh of the time.
     execArgv: ['--max-semi-space-size=64', '--min-semi-space-size=16'],
-    sequence: { sequencer: SlowFirst },
+    sequence: { sequencer: Sequencer },
     reporters: ['default', slowest],
     coverage: {
       provider: 'v8',

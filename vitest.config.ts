@@ -13,9 +13,9 @@ class Sequencer extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
     // oxlint-disable-next-line unicorn/no-array-sort -- not of an array
     const sorted = await super.sort(files)
-    const [slow, quick] = [sorted.filter(isSlow), sorted.filter((file) => !isSlow(file))]
-    // Of a mutation, only the first failure is of interest.
-    return isSet('SLUICE_MUTATED') ? [...quick, ...slow] : [...slow, ...quick]
+    // The longest are first. Of a mutation, only the first failure is of interest.
+    if (isSet('SLUICE_MUTATED')) return sorted.toReversed()
+    return [...sorted.filter(isSlow), ...sorted.filter((file) => !isSlow(file))]
   }
 }
 

@@ -1,6 +1,6 @@
 /**
  * Mutates the code one place at a time and runs the tests of its room:
- * `npm run mutate [-- --count N --seed N --shard I/N]`; default: 300, seed 1, all of them. Prints each
+ * `npm run mutate [-- --count N --seed N --shard I/N --from I]`; default: 300, seed 1, all of them. Prints each
  * mutation that no test notices; exits with 1 if there is one. Works on a copy of the folder.
  */
 import { spawnSync } from 'node:child_process'
@@ -87,6 +87,7 @@ const { values } = parseArgs({
     count: { type: 'string', default: '300' },
     seed: { type: 'string', default: '1' },
     shard: { type: 'string', default: '1/1' },
+    from: { type: 'string', default: '1' },
   },
 })
 const folder = mkdtempSync(join(tmpdir(), 'sluice-mutate-'))
@@ -119,6 +120,7 @@ let survivors = 0
 const [shard, shards] = values.shard.split('/').map(Number) as [number, number]
 const picked = pick(all, Number(values.count), Number(values.seed)).filter((_, i) => i % shards === shard - 1)
 for (const [i, { room, file, line, before, after }] of picked.entries()) {
+  if (i + 1 < Number(values.from)) continue
   const text = readFileSync(file, 'utf8').split('\n')
   text[line - 1] = after
   writeFileSync(join(folder, file), text.join('\n'))
@@ -127,7 +129,9 @@ for (const [i, { room, file, line, before, after }] of picked.entries()) {
   cpSync(file, join(folder, file))
   if (survives) {
     survivors++
-    console.log(`survived: ${file}:${line}\n  - ${before.trim()}\n  + ${after.trim()}`)
+    console.log(
+      `${i + 1}/${picked.length} survived: ${file}:${line}\n  - ${before.trim()}\n  + ${after.trim()}`,
+    )
   } else console.log(`${i + 1}/${picked.length} noticed: ${file}:${line}`)
 }
 console.log(

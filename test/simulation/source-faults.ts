@@ -73,7 +73,7 @@ export const SOURCE_FAULTS: Readonly<Record<string, readonly Change[]>> = {
   // Settlements.
   'calls are never settled': [[LIMITER, 'void store.settle(decision, corrections)', 'void undefined']],
   'a settlement is repeated': [
-    [SETTLE, '>= number then return { now, 1 } end', '> 1e15 then return { now, 1 } end'],
+    [SETTLE, '>= tonumber(ARGV[1]) then return { now, 1 } end', '> 1e15 then return { now, 1 } end'],
   ],
   'a settlement without an answer is taken as done': [[SETTLEMENTS, '() => false,', '() => true,']],
   'a settlement of any call changes the oldest one': [

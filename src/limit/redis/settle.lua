@@ -102,8 +102,10 @@ local function settle(key, earliest, latest, late, points)
   if kept < count then format = formatOf(kept / 2) end
   local slots = pack(format, unpack(values, 1, kept))
   if isTurned then from, slots = begin, sub(raw, begin + 1, from) .. slots end
+  local header = pack(HEADER, capacity, first, held, total + settled, gone, newest, oldest)
+  if from == HEADER_BYTES then return call('SETRANGE', key, '0', header .. slots) end
   if slots ~= '' then call('SETRANGE', key, from, slots) end
-  call('SETRANGE', key, '0', pack(HEADER, capacity, first, held, total + settled, gone, newest, oldest))
+  call('SETRANGE', key, '0', header)
 end
 
 for at = 4, #ARGV, 5 do

@@ -12,7 +12,7 @@ import { folder, freePort, PROXY_CPU, serve, stop } from './environment.ts'
 import { spread } from './measure.ts'
 import { markdown } from './report.ts'
 
-const { values } = parseArgs({ options: { rounds: { type: 'string', default: '40' } } })
+const { values } = parseArgs({ options: { rounds: { type: 'string', default: '200' } } })
 const rounds = Number(values.rounds)
 
 const USAGE = '"usage":{"prompt_tokens":9,"completion_tokens":12,"total_tokens":21}'
@@ -95,9 +95,9 @@ async function cost(path: string, calls: number): Promise<number> {
 }
 
 const KINDS = [
-  ['1 kB of JSON', 'small', 800],
-  ['64 kB of JSON', 'large', 400],
-  [`${EVENTS} events`, 'events', 16],
+  ['1 kB of JSON', 'small', 200],
+  ['64 kB of JSON', 'large', 100],
+  [`${EVENTS} events`, 'events', 8],
 ] as const
 const lines: (readonly string[])[] = []
 for (const [name, path, calls] of KINDS) {

@@ -115,7 +115,9 @@ export function growsAt(log: CallLog, frame: Frame, limit = frame.limit): number
 export function settle(log: CallLog, points: number, atUs: number, lateUs: number): void {
   const { slots } = log
   const held = heldSlots(log)
-  const slot = search(0, held, (i) => timeOf(log, i) >= atUs)
+  // From the newest on: most calls are settled soon.
+  let slot = held
+  while (slot > 0 && timeOf(log, slot - 1) >= atUs) slot--
   if (slot === held || timeOf(log, slot) > atUs + lateUs) return
   const calls = callsUpTo(log, slot) - callsUpTo(log, slot - 1)
   const change = Math.max(points, -calls)

@@ -131,12 +131,8 @@ export class CallSettlement implements ResponseReader {
 
   /** Charges the rest at the end of the call, and refunds a failed one to limits that count successes. */
   end(end: CallEnd): void {
-    const open: Reserved[] = []
-    for (const one of this.reserved) {
-      if (one.used !== undefined) continue
-      one.used = this.#usedAtEnd(one, end)
-      open.push(one)
-    }
+    const open = this.reserved.filter(({ used }) => used === undefined)
+    for (const one of open) one.used = this.#usedAtEnd(one, end)
     this.#settle(open, end.hasFailed)
   }
 
@@ -165,10 +161,9 @@ export class CallSettlement implements ResponseReader {
     for (const one of now) this.#deps.reserves.release(one)
     this.decision = withUse(this.#charged, this.reserved)
     this.#deps.limiter.settle(this.#quotas, this.#charged, (quota) => {
-      for (const { quota: own, used } of now)
-        if (own === quota) return typeof used === 'number' ? used : undefined
-      const isReserved = this.reserved.some((one) => one.quota === quota)
-      return !isReserved && hasFailed && quota.countsSuccess ? 0 : undefined
+      const own = this.reserved.find((one) => one.quota === quota)
+      if (own === undefined) return hasFailed && quota.countsSuccess ? 0 : undefined
+      return now.includes(own) && typeof own.used === 'number' ? own.used : undefined
     })
     this.#deps.usage.drop(this.#quotas)
   }

@@ -35,21 +35,18 @@ function valuesOf<T extends number | string>(
   return Object.fromEntries(named.filter((pair): pair is [string, T] => pair[1] !== undefined))
 }
 
-/** Returns the fields of a call's reserves for its line of the log; most calls have one reserve. */
+/** Returns the fields of a call's reserves for its line of the log. */
 export function settlementText(settlement: CallSettlement): string {
-  if (settlement.reserved.length === 1) return textOfOne(settlement.reserved[0]!)
   const { reserved, settled, unsettled } = settlementFields(settlement)
-  let text = `,"reserved":${JSON.stringify(reserved)}`
-  if (settled !== undefined) text += `,"settled":${JSON.stringify(settled)}`
-  if (unsettled !== undefined) text += `,"unsettled":${JSON.stringify(unsettled)}`
+  let text = `,"reserved":${jsonOf(reserved)}`
+  if (settled !== undefined) text += `,"settled":${jsonOf(settled)}`
+  if (unsettled !== undefined) text += `,"unsettled":${jsonOf(unsettled)}`
   return text
 }
 
-function textOfOne({ points, used }: Reserved): string {
-  if (typeof used === 'number') return `,"reserved":${points},"settled":${used}`
-  const reserved = `,"reserved":${points}`
-  return used === undefined ? reserved : `${reserved},"unsettled":${JSON.stringify(used.reason)}`
-}
+/** Returns a value as JSON; most are a number. */
+const jsonOf = (value: ByLimit<string | number>): string | number =>
+  typeof value === 'number' ? value : JSON.stringify(value)
 
 /** Returns the attributes of a call's reserves for its span; values by limit as JSON. */
 export function settlementAttributes({ settlement }: Exchange): Record<string, string | number | undefined> {

@@ -44,7 +44,7 @@ class Tree<Label extends string> implements HotCounts {
   readonly #names: readonly Label[]
   readonly #root = createNode()
   /** Lists of declared series, which trees share. */
-  readonly #declared: (readonly Values[])[] = []
+  readonly #declared = new Set<readonly Values[]>()
   readonly #shared: (series: readonly Values[]) => readonly Values[]
 
   /** `names` are those of the values; `shared` returns the same list for the same series. */
@@ -69,8 +69,7 @@ class Tree<Label extends string> implements HotCounts {
   }
 
   declare(series: readonly Values[]): void {
-    const shared = this.#shared(series)
-    if (!this.#declared.includes(shared)) this.#declared.push(shared)
+    this.#declared.add(this.#shared(series))
   }
 
   /** Returns the series that have counted. */
@@ -80,8 +79,8 @@ class Tree<Label extends string> implements HotCounts {
 
   /** Returns the labels of the declared series that have not counted. */
   declared(): readonly Labels<Label>[] {
-    const all = this.#declared.flat()
-    const series = this.#declared.length > 1 ? withoutRepetition(all) : all
+    const all = [...this.#declared].flat()
+    const series = this.#declared.size > 1 ? withoutRepetition(all) : all
     return series.filter((values) => !this.#hasCounted(values)).map((values) => this.#labelsOf(values))
   }
 
@@ -116,7 +115,7 @@ const withoutRepetition = (series: readonly Values[]): readonly Values[] => [
   ...new Map(series.map((values) => [JSON.stringify(values), values])).values(),
 ]
 
-/** Returns a function that returns the first of the lists that are equal. */
+/** Creates a function that returns, for equal lists, the one that it got first. */
 function createSharing() {
   const lists = new Map<string, readonly Values[]>()
   return (series: readonly Values[]): readonly Values[] => {

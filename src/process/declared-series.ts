@@ -13,11 +13,11 @@ export function declareSeries(config: Config, metrics: Metrics): void {
     metrics.droppedFields.inc({ upstream }, 0)
     metrics.upstreamSeconds.of({ upstream })
   }
-  metrics.decisions.declare(
-    limits.flatMap(({ name, shadow }) =>
-      (shadow ? SHADOW_OUTCOMES : LIVE_OUTCOMES).map((outcome) => [name, outcome]),
-    ),
-  )
+  // A list for each limit, which is the same one after a reload.
+  for (const { name, shadow } of limits) {
+    const outcomes = shadow ? SHADOW_OUTCOMES : LIVE_OUTCOMES
+    metrics.decisions.declare(outcomes.map((outcome) => [name, outcome]))
+  }
   for (const route of routes) {
     declareRoute(route, config, metrics)
     declareSettlements(route, metrics)

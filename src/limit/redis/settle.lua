@@ -29,7 +29,7 @@ if now > tonumber(ARGV[2]) then return { now } end
 -- The format of a slot's time, without its count.
 local TIME = '>I7'
 
--- The format of a number of slots that follow each other.
+-- Returns the format of slots that follow each other.
 local function formatOf(slots) return '>' .. string.rep('I7I6', slots) end
 
 -- Returns the string of a log and its header; nil if there is none, or it is damaged.
@@ -69,6 +69,7 @@ local function settle(key, earliest, latest, late, points)
   local format = formatOf(held - before)
   local values = { unpackBytes(format, raw, from + 1) }
   if values[1] > max(latest, earliest + late) then return end
+  -- No more than the log can count.
   points = min(points, MOST - total)
   local last = 1
   while last + 2 < count and values[last + 2] <= latest do last = last + 2 end

@@ -13,7 +13,7 @@ class Sequencer extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
     // oxlint-disable-next-line unicorn/no-array-sort -- not of an array
     const sorted = await super.sort(files)
-    // The longest are first. Of a mutation, only the first failure is of interest.
+    // `super.sort` puts the longest first. A run of a mutation ends at the first failure.
     if (isSet('SLUICE_MUTATED')) return sorted.toReversed()
     return [...sorted.filter(isSlow), ...sorted.filter((file) => !isSlow(file))]
   }

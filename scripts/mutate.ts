@@ -5,16 +5,25 @@
  * is one. Works on a copy of the folder.
  */
 import { spawnSync } from 'node:child_process'
-import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import {
+  cpSync,
+  existsSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { basename, dirname, join } from 'node:path'
 import { parseArgs } from 'node:util'
 import { createRandom } from '../test/simulation/random.ts'
 
 /** The tests of calls without Redis, by what their callers get. */
 const OUTAGE = ['test/simulation/hand-over.test.ts', 'test/simulation/without-redis.test.ts']
 
-/** Room → the tests that are run first; `LATER` follow if these pass. */
+/** Room → its tests. They follow those of the mutated file's folder; `LATER` follow if these pass. */
 const ROOMS: Readonly<Record<string, readonly string[]>> = {
   limit: ['test/limit', 'test/policy', ...OUTAGE],
   policy: ['test/policy', 'test/limit'],
@@ -99,9 +108,16 @@ for (const name of readdirSync('.')) {
   else cpSync(name, join(folder, name), { recursive: true })
 }
 
-function passes(tests: readonly string[]): boolean {
+/** Returns the tests named like a file of `src`, or else those of its folder below its room, if it has any. */
+function nearest(room: string, file: string): readonly string[] {
+  const folder = dirname(file).replace('src', 'test')
+  const own = join(folder, `${basename(file, '.ts')}.test.ts`)
+  return [own, folder].filter((path) => path !== join('test', room) && existsSync(path)).slice(0, 1)
+}
+
+function passes(tests: readonly string[], options: readonly string[] = []): boolean {
   // `timeout` also ends the workers: one may be in an endless loop.
-  const args = ['--kill-after=1', RUN_SECONDS, 'npx', 'vitest', 'run', '--bail', '1', ...tests]
+  const args = ['--kill-after=1', RUN_SECONDS, 'npx', 'vitest', 'run', '--bail', '1', ...options, ...tests]
   const env = { ...process.env, SLUICE_SLOW: '1', SLUICE_MUTATED: '1' }
   return spawnSync('timeout', args, { cwd: folder, env, stdio: 'ignore' }).status === 0
 }
@@ -125,8 +141,13 @@ for (const [i, { room, file, line, before, after }] of tried) {
   const text = readFileSync(file, 'utf8').split('\n')
   text[line - 1] = after
   writeFileSync(join(folder, file), text.join('\n'))
-  // The first tests often take less time than the compiler.
-  const survives = passes(ROOMS[room]!) && compiles() && LATER.every((tests) => passes(tests))
+  // The first tests often take less time than the compiler; a few of them, less in one worker than in all.
+  const near = nearest(room, file)
+  const survives =
+    (near.length === 0 || passes(near, ['--maxWorkers', '1'])) &&
+    passes(ROOMS[room]!) &&
+    compiles() &&
+    LATER.every((tests) => passes(tests))
   cpSync(file, join(folder, file))
   if (survives) {
     survivors++

@@ -9,7 +9,7 @@ const { scripts, repository } = JSON.parse(fileText('package.json')) as {
   repository: { url: string }
 }
 
-/** The versions of Node.js that run all tests, the smoke test, and each half of the slow tests. */
+/** The versions of Node.js that run all tests, the smoke test, and a half of the slow tests each. */
 interface Runs {
   readonly all: readonly string[]
   readonly smoke: readonly string[]
@@ -17,18 +17,18 @@ interface Runs {
 }
 
 /** Returns what `.ci/run` runs, without its first run, which is on the machine's own Node.js, the oldest version. */
-function runsOfScript(): Omit<Runs, 'all'> & { readonly platform: readonly string[] } {
+function runsOfScript() {
   const text = fileText('.ci/run')
   const matchOf = (pattern: RegExp): string => pattern.exec(text)?.[1] ?? `no ${pattern}`
-  const slow = (half: string): string =>
-    matchOf(new RegExp(`^ *on (\\d+) --shard ${half}/2 "\\$\\{slow`, 'm'))
+  const slow = [...text.matchAll(/^ *\d\) on (\d+) --shard (\d\/\d) "\$\{slow/gm)]
   const smoke = scripts['test:smoke']!.replace('vitest run ', '')
   return {
     platform: [matchOf(/^on (\d+) test\/\{[a-z,]+\}\/ /m)],
     smoke: matchOf(new RegExp(`^for version in ([\\d ]+); do on "\\$version" ${smoke}; done$`, 'm')).split(
       ' ',
     ),
-    slow: [slow('1'), slow('2')],
+    slow: [...new Set(slow.map(([, version]) => version!))],
+    shards: slow.map(([, , shard]) => shard!),
   }
 }
 
@@ -55,7 +55,11 @@ describe('the versions of Node.js', () => {
   it('the script and the workflow of CI run the same tests on the same versions, except that the script runs fewer on 24', () => {
     const { all, ...others } = runs
     expect(runs).toEqual({ all: ['20', '24'], smoke: ['22', '26'], slow: ['22', '26'] })
-    expect(runsOfScript()).toEqual({ platform: [all[1]], ...others })
+    expect(runsOfScript()).toEqual({
+      platform: [all[1]],
+      shards: ['1/4', '2/4', '3/4', '4/4'],
+      ...others,
+    })
     expect(fileText('.ci/run')).toMatch(/^readme\(\) \{ npm ci && npm run setup && npm test; \}$/m)
   })
 

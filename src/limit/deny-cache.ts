@@ -56,7 +56,7 @@ export class DenyCache {
   readonly #keys = new Map<string, Remembered>()
   /** When the count of a key was last corrected. The answer to an earlier question is not remembered. */
   readonly #corrected = new Map<string, number>()
-  /** When all keys were last forgotten. */
+  /** When all keys, or too many corrected ones, were last forgotten. */
   #clearedAt = Number.NEGATIVE_INFINITY
 
   isEmpty(): boolean {
@@ -116,7 +116,10 @@ export class DenyCache {
   /** Forgets a key whose count is corrected now, and the answers to questions that were asked before. */
   forget(key: string, at: number): void {
     this.#keys.delete(key)
-    if (this.#corrected.size === MAX_KEYS) this.#corrected.clear()
+    if (this.#corrected.size === MAX_KEYS) {
+      this.#corrected.clear()
+      this.#clearedAt = at
+    }
     this.#corrected.set(key, at)
   }
 

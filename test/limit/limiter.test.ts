@@ -105,6 +105,20 @@ describe('the limiter', () => {
     expect(asked.count).toBe(3)
   })
 
+  test('does not remember an answer from before a correction, however many keys were corrected since', async () => {
+    const { limiter, clock, asked, answer, memory } = setUp({ delayed: true })
+    const success = { ...quota, windowMs: 60_000 }
+    const decision = { ...memory.charge([success]), cached: false }
+    const refused = limiter.decide([success])
+    clock.ms += 1
+    for (let i = 0; i < 10_001; i++)
+      limiter.settle([{ ...success, key: i === 0 ? success.key : `p:{${i}}:sync` }], decision, () => 0)
+    answer()
+    expect(await refused).toMatchObject({ admitted: false })
+    void limiter.decide([success])
+    expect(asked.count).toBe(2)
+  })
+
   test('answers refusals from memory, and asks the store again after a second', async () => {
     const { limiter, clock, asked } = setUp()
     await limiter.decide([quota])

@@ -58,7 +58,6 @@ export function readProxyHeader(
     socket.off('readable', onReadable).off('end', onEnd).off('close', onEnd)
     if (typeof header === 'object') {
       setHeader(socket, header)
-      socket.off('error', ignoreError)
       if (received.length > header.bytes) socket.unshift(received.subarray(header.bytes))
     }
     done(header)

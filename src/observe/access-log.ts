@@ -75,10 +75,12 @@ export function createAccessLog(
 /** Counts the reserves of a call, and what it used. */
 function countSettlement({ reserved }: CallSettlement, metrics: Metrics): void {
   for (const { quota, points, used } of reserved) {
-    metrics.reservedPoints.add(points, quota.name)
-    const isSettled = typeof used === 'number'
-    if (isSettled) metrics.settledPoints.add(used, quota.name)
-    metrics.settlements.inc(quota.name, isSettled ? 'settled' : 'unsettled')
+    const counts = metrics.settlementsOf(quota.name)
+    counts.reserved += points
+    if (typeof used === 'number') {
+      counts.used += used
+      counts.settledCalls++
+    } else counts.unsettledCalls++
   }
 }
 

@@ -14,8 +14,6 @@ interface Description<Label extends string> {
 export interface HotCounts {
   /** Adds 1 to the series with these values of the further labels. */
   inc(...values: Values): void
-  /** Adds a number to the series with these values. */
-  add(count: number, ...values: Values): void
   /** Shows these series with 0 before their first event: Prometheus sees no increase in a series that begins with it. */
   declare(series: readonly Values[]): void
 }
@@ -62,10 +60,6 @@ class Tree<Label extends string> implements HotCounts {
 
   inc(...values: Values): void {
     this.#nodeOf(values).count++
-  }
-
-  add(count: number, ...values: Values): void {
-    this.#nodeOf(values).count += count
   }
 
   declare(series: readonly Values[]): void {
@@ -156,7 +150,6 @@ export function createHotCounter<Label extends string>(registry: Registry, about
   const all = under({}, {})
   return {
     inc: (...values: Values) => all.inc(...values),
-    add: (count: number, ...values: Values) => all.add(count, ...values),
     declare: (declared: readonly Values[]) => all.declare(declared),
     under,
     series,

@@ -4,15 +4,13 @@ import { createHotHistogram } from './hot-histogram.ts'
 import { collectNodeMetrics } from './node-metrics.ts'
 import { type MetricsFormat, type MetricValues, openMetricsText } from './open-metrics.ts'
 import { createRequestMetrics } from './request-metrics.ts'
+import { createSettlementMetrics } from './settlement-metrics.ts'
 import { AggregatorRegistry, Counter, Gauge, Registry } from './prom-client.ts'
 import { VERSION } from '../runtime/package.ts'
 import { REVISION } from '../runtime/revision.ts'
 
 /** Upper bounds in seconds. */
 export const STORE_BUCKETS = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25]
-
-const RESERVED = 'sluice_limit_reserved_points_total'
-const SETTLED = 'sluice_limit_settled_points_total'
 
 export type Metrics = ReturnType<typeof createMetrics>
 
@@ -43,8 +41,6 @@ export function createMetrics() {
         for (const [labels, value] of read()) if (value !== null) this.set(labels, Number(value))
       },
     })
-  const hotCounter = <Label extends string>(name: string, labels: readonly Label[], help: string) =>
-    createHotCounter(registry, { name, labelNames: labels, help })
   const ofStore = { name: 'sluice_store_duration_seconds', help: 'Time of decisions.' }
 
   const build = gauge('first', 'sluice_build_info{version,revision,node}', 'Versions in use; always 1.')
@@ -71,10 +67,12 @@ export function createMetrics() {
     failures: counter('sluice_failures_total', 'Failed authentications and unmatched requests.'),
     failuresRefused: counter('sluice_failures_refused_total', 'Refused for too many failures.'),
     ...createRequestMetrics(registry),
-    decisions: hotCounter('sluice_limit_decisions_total', ['limit', 'outcome'], outcomes),
-    reservedPoints: hotCounter(RESERVED, ['limit'], 'Points reserved by calls charged by what they use.'),
-    settledPoints: hotCounter(SETTLED, ['limit'], 'Points that the calls which are settled have used.'),
-    settlements: hotCounter('sluice_limit_settlements_total', ['limit', 'outcome'], 'Ends of reserves.'),
+    ...createSettlementMetrics(registry),
+    decisions: createHotCounter(registry, {
+      name: 'sluice_limit_decisions_total',
+      labelNames: ['limit', 'outcome'],
+      help: outcomes,
+    }),
     storeSeconds: createHotHistogram(registry, ofStore, STORE_BUCKETS).of(),
     overrides: gauge('max', 'sluice_limit_overrides', "Clients' limits set by operators."),
     fallbackDecisions: counter('sluice_store_fallback_decisions_total{mode}', 'Fallback decisions.'),

@@ -29,10 +29,7 @@ export function declareSeries(config: Config, metrics: Metrics): void {
 /** Shows the reserves of limits whose calls are charged by what they use. */
 function declareSettlements({ limits }: ConfiguredRoute, metrics: Metrics): void {
   for (const { name, actual } of limits) {
-    if (actual === undefined) continue
-    metrics.reservedPoints.declare([[name]])
-    metrics.settledPoints.declare([[name]])
-    metrics.settlements.declare(['settled', 'unsettled'].map((outcome) => [name, outcome]))
+    if (actual !== undefined) metrics.settlementsOf(name)
   }
 }
 

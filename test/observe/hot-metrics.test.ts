@@ -77,7 +77,8 @@ it('shows a series that was declared once, with 0 until it counts', async () => 
   const refused = 'calls_total{route="/a",code="429",upstream="data"}'
   expect((await shown()).toSorted()).toEqual([...others, `${refused} 0`].toSorted())
   expect(counter.series()).toEqual([])
-  route.add(2, '429')
+  route.inc('429')
+  route.inc('429')
   expect((await shown()).toSorted()).toEqual([...others, `${refused} 2`].toSorted())
   expect(counter.series()).toEqual([{ labels: { route: '/a', code: '429', upstream: 'data' }, count: 2 }])
 })

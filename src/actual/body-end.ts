@@ -13,11 +13,22 @@ const SHORT_LOOK = 2048
  * last event that has one. Returns it as `findAtEnd` does; undefined if there is none.
  */
 export function findInBody(tail: Tail, path: readonly Name[], isEventStream: boolean): string | undefined {
-  const find = isEventStream ? findInEvents : findAtEnd
-  for (const max of [Math.min(tail.lastChunk, SHORT_LOOK), SHORT_LOOK, MAX_TAIL]) {
-    const bytes = tail.last(max)
-    const found = find(bytes, path, bytes.length < tail.total)
-    if (found !== undefined || bytes.length < max) return found
-  }
-  return undefined
+  const newest = tail.newest(SHORT_LOOK)
+  const found = findIn(newest, tail, path, isEventStream)
+  if (found !== undefined || newest.length === tail.total) return found
+  return (
+    findIn(tail.last(SHORT_LOOK), tail, path, isEventStream) ??
+    findIn(tail.last(MAX_TAIL), tail, path, isEventStream)
+  )
+}
+
+/** Finds the value in the last bytes of a body. */
+function findIn(
+  bytes: Buffer,
+  { total }: Tail,
+  path: readonly Name[],
+  isEventStream: boolean,
+): string | undefined {
+  const isCut = bytes.length < total
+  return isEventStream ? findInEvents(bytes, path, isCut) : findAtEnd(bytes, path, isCut)
 }

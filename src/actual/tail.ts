@@ -16,11 +16,6 @@ export class Tail {
   /** Bytes of the chunks that are held. */
   #held = 0
 
-  /** Bytes of the last chunk. */
-  get lastChunk(): number {
-    return this.#chunks.at(-1)?.length ?? 0
-  }
-
   push(chunk: Buffer): void {
     this.total += chunk.length
     this.#held += chunk.length
@@ -33,12 +28,19 @@ export class Tail {
     if (this.#first >= MAX_CHUNKS) this.#drop()
   }
 
+  /** Returns the last bytes of the last chunk, at most `max`, without a copy. */
+  newest(max: number): Buffer {
+    const { length } = this.#chunks
+    if (length === 0) return EMPTY
+    const newest = this.#chunks[length - 1]!
+    return newest.length > max ? newest.subarray(newest.length - max) : newest
+  }
+
   /** Returns the last bytes of the body, at most `max` and `MAX_TAIL`; a copy if they are in several chunks. */
   last(max: number): Buffer {
     const length = Math.min(max, MAX_TAIL, this.#held)
-    const newest = this.#chunks.at(-1) ?? EMPTY
+    const newest = this.newest(length)
     if (newest.length === length) return newest
-    if (newest.length > length) return newest.subarray(newest.length - length)
     const bytes = Buffer.allocUnsafe(length)
     let at = length
     for (let i = this.#chunks.length - 1; at > 0; i--) {

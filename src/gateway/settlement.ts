@@ -161,9 +161,9 @@ export class CallSettlement implements ResponseReader {
     for (const one of now) this.#deps.reserves.release(one)
     this.decision = withUse(this.#charged, this.reserved)
     this.#deps.limiter.settle(this.#quotas, this.#charged, (quota) => {
-      const own = this.reserved.find((one) => one.quota === quota)
-      if (own === undefined) return hasFailed && quota.countsSuccess ? 0 : undefined
-      return now.includes(own) && typeof own.used === 'number' ? own.used : undefined
+      const used = now.find((one) => one.quota === quota)?.used
+      if (typeof used === 'number') return used
+      return hasFailed && quota.countsSuccess ? 0 : undefined
     })
     this.#deps.usage.drop(this.#quotas)
   }

@@ -9,12 +9,16 @@ const SLOW = /helpers\/(?:asking-proxies|browser|console|process)\.ts'|\bstart(?
 const isSlow = ({ moduleId }: TestSpecification): boolean =>
   moduleId.includes('/test/simulation/') || SLOW.test(readFileSync(moduleId, 'utf8'))
 
+/** The files in the order in which they are to run, which `npm run mutate` knows. */
+const ORDER = process.env['SLUICE_TEST_ORDER']?.split(',')
+const placeOf = ({ moduleId }: TestSpecification): number =>
+  ORDER!.findIndex((file) => moduleId.endsWith(`/${file}`))
+
 class Sequencer extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
     // oxlint-disable-next-line unicorn/no-array-sort -- not of an array
     const sorted = await super.sort(files)
-    // `super.sort` puts the longest first. A run of a mutation ends at the first failure.
-    if (isSet('SLUICE_MUTATED')) return sorted.toReversed()
+    if (ORDER !== undefined) return sorted.toSorted((a, b) => placeOf(a) - placeOf(b))
     return [...sorted.filter(isSlow), ...sorted.filter((file) => !isSlow(file))]
   }
 }

@@ -1,8 +1,8 @@
 /**
- * Mutates the code one place at a time and runs the tests of its room:
- * `npm run mutate [-- --count N --seed N --shard I/N --from I]`; default: 300, seed 1, all
- * shards, from the first of the shard. Prints each mutation that no test notices; exits with 1 if there
- * is one. Works on a copy of the folder.
+ * Mutates the code one place at a time and runs the tests that run its line:
+ * `npm run mutate [-- --count N --seed N --from I --covering FILE]`; default: 300, seed 1, from the first.
+ * Prints each mutation that no test notices; exits with 1 if there is one. Works on copies of the folder,
+ * one for each core. First finds which test runs which line, in a quarter of an hour; FILE keeps that.
  */
 import { spawnSync } from 'node:child_process'
 import {
@@ -15,27 +15,20 @@ import {
   symlinkSync,
   writeFileSync,
 } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { basename, dirname, join } from 'node:path'
+import { availableParallelism, tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { parseArgs } from 'node:util'
 import { createRandom } from '../test/simulation/random.ts'
+import { coveredBy, type CoveringTests, testsIn, testsOfLine } from './covering-tests.ts'
+import { vitest } from './vitest.ts'
 
-/** The tests of calls without Redis, by what their callers get. */
-const OUTAGE = ['test/simulation/hand-over.test.ts', 'test/simulation/without-redis.test.ts']
-
-/** Room → its tests. They follow those of the mutated file's folder; `LATER` follow if these pass. */
-const ROOMS: Readonly<Record<string, readonly string[]>> = {
-  limit: ['test/limit', 'test/policy', ...OUTAGE],
-  policy: ['test/policy', 'test/limit'],
-  upstream: ['test/upstream'],
-  downstream: ['test/downstream', 'test/edge'],
-  par: ['test/par'],
-  authenticate: ['test/authenticate'],
-}
-/** The tests that follow: most of what the first ones miss is found by scenarios. */
-const LATER = [['test/gateway/scenarios'], ['test/gateway', 'test/fuzz']]
-/** A run that takes longer is in an endless loop. */
-const RUN_SECONDS = '900'
+/** The folders of `src` that are mutated. */
+const ROOMS = ['limit', 'policy', 'upstream', 'downstream', 'par', 'authenticate']
+const SOURCES = ROOMS.map((room) => `src/${room}/**`)
+/** The tests of what these rooms do, by themselves and in a gateway. */
+const TESTS = [...ROOMS, 'edge', 'fuzz', 'gateway', 'simulation'].map((folder) => `test/${folder}`)
+/** Tests of processes, whose lines are not known. */
+const OF_PROCESSES = ['test/process', 'test/commands/start.test.ts', 'test/downstream', 'test/limit/redis']
 
 /** Patterns, and their replacements. */
 const MUTATIONS: readonly (readonly [pattern: RegExp, replacement: string])[] = [
@@ -58,14 +51,13 @@ const MUTATIONS: readonly (readonly [pattern: RegExp, replacement: string])[] = 
 ]
 
 interface Mutation {
-  readonly room: string
   readonly file: string
   readonly line: number
   readonly before: string
   readonly after: string
 }
 
-function mutationsOf(room: string, file: string): Mutation[] {
+function mutationsOf(file: string): Mutation[] {
   const found: Mutation[] = []
   for (const [i, before] of readFileSync(file, 'utf8').split('\n').entries()) {
     if (/^\s*(?:\/\/|\/?\*|import |export type |(?:export )?interface |readonly )/.test(before)) continue
@@ -75,7 +67,7 @@ function mutationsOf(room: string, file: string): Mutation[] {
           before.slice(0, index) +
           text.replace(new RegExp(pattern.source), replacement) +
           before.slice(index + text.length)
-        if (after !== before) found.push({ room, file, line: i + 1, before, after })
+        if (after !== before) found.push({ file, line: i + 1, before, after })
       }
     }
   }
@@ -92,70 +84,90 @@ function pick<Item>(items: readonly Item[], count: number, seed: number): readon
   )
 }
 
+/** Creates a copy of the folder, which is deleted at the end. */
+function createCopy(): string {
+  const copy = mkdtempSync(join(tmpdir(), 'sluice-mutate-'))
+  process.once('exit', () => rmSync(copy, { recursive: true, force: true }))
+  for (const name of readdirSync('.')) {
+    if (name === '.git' || name === 'dist') continue
+    if (name === 'node_modules') symlinkSync(join(process.cwd(), name), join(copy, name))
+    else cpSync(name, join(copy, name), { recursive: true })
+  }
+  return copy
+}
+
+const copies = Array.from({ length: availableParallelism() }, createCopy)
+
+/** Acts on each item, in one copy each at a time. */
+async function forEach<Item>(items: Iterable<Item>, act: (item: Item, copy: string) => Promise<void>) {
+  const rest = items[Symbol.iterator]()
+  const workers = copies.map(async (copy) => {
+    for (let next = rest.next(); next.done !== true; next = rest.next()) await act(next.value, copy)
+  })
+  await Promise.all(workers)
+}
+
+/** Returns the tests by the lines that they run, from a file if there is one; writes it otherwise. */
+async function coveringTests(file: string | undefined): Promise<CoveringTests> {
+  if (file !== undefined && existsSync(file)) return JSON.parse(readFileSync(file, 'utf8')) as CoveringTests
+  const covering: Record<string, CoveringTests[string]> = {}
+  await forEach(testsIn(TESTS), async (test, copy) => {
+    covering[test] = await coveredBy(test, SOURCES, copy)
+  })
+  if (file !== undefined) writeFileSync(file, JSON.stringify(covering))
+  return covering
+}
+
+/** Returns true if the copy compiles; checks only what depends on the file that was changed since the last time. */
+const compiles = (copy: string): boolean =>
+  spawnSync(
+    'node_modules/.bin/tsc',
+    ['-p', 'tsconfig.build.json', '--noEmit', '--incremental', '--tsBuildInfoFile', 'mutated.tsbuildinfo'],
+    { cwd: copy, stdio: 'ignore' },
+  ).status === 0
+
+/** Returns true if no test notices the mutation that a copy has. */
+async function survives({ file, line }: Mutation, covering: CoveringTests, copy: string): Promise<boolean> {
+  // A mutation that does not compile is noticed: half of them.
+  if (!compiles(copy)) return false
+  const tests = testsOfLine(covering, file, line)
+  const inOrder = { SLUICE_TEST_ORDER: tests.join(',') }
+  // One worker: each imports the code anew, which takes 3 s of a core. Most are noticed by the first tests.
+  const one = ['--bail', '1', '--maxWorkers', '1', ...tests]
+  if (tests.length > 0 && !(await vitest(copy, one, inOrder))) return false
+  return await vitest(copy, ['--bail', '1', ...tests, ...OF_PROCESSES], { SLUICE_SLOW: '1' })
+}
+
 const { values } = parseArgs({
   options: {
     count: { type: 'string', default: '300' },
     seed: { type: 'string', default: '1' },
-    shard: { type: 'string', default: '1/1' },
     from: { type: 'string', default: '1' },
+    covering: { type: 'string' },
   },
 })
-const folder = mkdtempSync(join(tmpdir(), 'sluice-mutate-'))
-process.once('exit', () => rmSync(folder, { recursive: true, force: true }))
-for (const name of readdirSync('.')) {
-  if (name === '.git' || name === 'dist') continue
-  if (name === 'node_modules') symlinkSync(join(process.cwd(), name), join(folder, name))
-  else cpSync(name, join(folder, name), { recursive: true })
-}
-
-/** Returns the tests named like a file of `src`, or else those of its folder below its room, if it has any. */
-function nearest(room: string, file: string): readonly string[] {
-  const folder = dirname(file).replace('src', 'test')
-  const own = join(folder, `${basename(file, '.ts')}.test.ts`)
-  return [own, folder].filter((path) => path !== join('test', room) && existsSync(path)).slice(0, 1)
-}
-
-function passes(tests: readonly string[], options: readonly string[] = []): boolean {
-  // `timeout` also ends the workers: one may be in an endless loop.
-  const args = ['--kill-after=1', RUN_SECONDS, 'npx', 'vitest', 'run', '--bail', '1', ...options, ...tests]
-  const env = { ...process.env, SLUICE_SLOW: '1', SLUICE_MUTATED: '1' }
-  return spawnSync('timeout', args, { cwd: folder, env, stdio: 'ignore' }).status === 0
-}
-
-/** Returns true if the copy compiles. A mutation that does not compile is noticed. */
-const compiles = (): boolean =>
-  spawnSync('npx', ['tsc', '-p', 'tsconfig.build.json', '--noEmit'], { cwd: folder, stdio: 'ignore' })
-    .status === 0
-
-const all = Object.keys(ROOMS).flatMap((room) =>
+const all = ROOMS.flatMap((room) =>
   readdirSync(join('src', room), { recursive: true, encoding: 'utf8' })
     .filter((name) => name.endsWith('.ts'))
     .toSorted()
-    .flatMap((name) => mutationsOf(room, join('src', room, name))),
+    .flatMap((name) => mutationsOf(join('src', room, name))),
 )
-let survivors = 0
-const [shard, shards] = values.shard.split('/').map(Number) as [number, number]
-const picked = pick(all, Number(values.count), Number(values.seed)).filter((_, i) => i % shards === shard - 1)
+const picked = pick(all, Number(values.count), Number(values.seed))
 const tried = [...picked.entries()].slice(Number(values.from) - 1)
-for (const [i, { room, file, line, before, after }] of tried) {
+const covering = await coveringTests(values.covering)
+let survivors = 0
+await forEach(tried, async ([i, mutation], copy) => {
+  const { file, line, before, after } = mutation
   const text = readFileSync(file, 'utf8').split('\n')
   text[line - 1] = after
-  writeFileSync(join(folder, file), text.join('\n'))
-  // The first tests often take less time than the compiler; a few of them, less in one worker than in all.
-  const near = nearest(room, file)
-  const survives =
-    (near.length === 0 || passes(near, ['--maxWorkers', '1'])) &&
-    passes(ROOMS[room]!) &&
-    compiles() &&
-    LATER.every((tests) => passes(tests))
-  cpSync(file, join(folder, file))
-  if (survives) {
-    survivors++
-    console.log(
-      `${i + 1}/${picked.length} survived: ${file}:${line}\n  - ${before.trim()}\n  + ${after.trim()}`,
-    )
-  } else console.log(`${i + 1}/${picked.length} noticed: ${file}:${line}`)
-}
+  writeFileSync(join(copy, file), text.join('\n'))
+  const isNoticed = !(await survives(mutation, covering, copy))
+  cpSync(file, join(copy, file))
+  const about = `${i + 1}/${picked.length}`
+  if (isNoticed) return console.log(`${about} noticed: ${file}:${line}`)
+  survivors++
+  console.log(`${about} survived: ${file}:${line}\n  - ${before.trim()}\n  + ${after.trim()}`)
+})
 console.log(
   `${survivors} of ${tried.length} mutations were not noticed (of ${all.length} possible, seed ${values.seed})`,
 )

@@ -99,6 +99,12 @@ describe('keys behind a jwksUri', () => {
     expect(publisher.asked.jwks).toBe(4)
   })
 
+  it('keys behind a jwksUri are not old by the time that the gateway has run before it read them', async () => {
+    open({ refreshMs: 2 * performance.now(), cooldownMs: 0 })
+    for (let i = 0; i < 2; i++) expect(await send(assertion('acme'))).toBe(PASSED)
+    expect(publisher.asked.jwks).toBe(1)
+  })
+
   it.each([
     ['of more than 256 kB', { keys: [KEY.jwk, { kty: 'x'.repeat(262_144) }] }, /larger than 262144 bytes/],
     ['of more than 20 keys', { keys: Array(21).fill(KEY.jwk) }, /over 20 keys for signatures/],

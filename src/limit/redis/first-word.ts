@@ -2,7 +2,7 @@ import { type NetConnectOpts, Socket } from 'node:net'
 
 /** Maximum time that a server has to say why it closes a new connection, in milliseconds. */
 const MAX_MS = 500
-/** Maximum length of the answer that is read. */
+/** Maximum length of the answer that is shown. */
 const MAX_LENGTH = 200
 
 /**
@@ -16,16 +16,13 @@ export function firstWord(address: {
   readonly port?: number
 }): Promise<string | undefined> {
   return new Promise((resolve) => {
-    let said = ''
     const socket = new Socket({ signal: AbortSignal.timeout(MAX_MS) }).connect(address as NetConnectOpts)
-    function end(): void {
+    function end(said = ''): void {
       socket.destroy()
       resolve(/^-([^\r\n]+)/.exec(said)?.[1]?.slice(0, MAX_LENGTH))
     }
-    socket.setEncoding('utf8').on('data', (text: string) => {
-      said += text
-      if (said.length >= MAX_LENGTH || said.includes('\n')) end()
-    })
-    socket.on('error', end).on('end', end)
+    // An answer of so few bytes comes at once.
+    socket.setEncoding('utf8').once('data', end)
+    socket.on('error', () => end()).on('end', end)
   })
 }

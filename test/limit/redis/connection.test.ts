@@ -650,6 +650,13 @@ describe('sentinels whose TLS differs from that of Redis', () => {
     await mixed.close()
   })
 
+  test('do not vouch for a master whose certificate no authority has signed', async () => {
+    const mixed = await startSentinels({ tls: true, sentinelTls: false })
+    const error = await connect({ sentinels: mixed.urls, name: mixed.name }, { tls: {} })
+    expect(String(error)).toContain('store.redis.tls.ca')
+    await mixed.close()
+  })
+
   test.each([
     ['without TLS', false, {}],
     ['with TLS', true, { isMasterPlain: true }],

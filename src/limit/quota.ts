@@ -56,7 +56,7 @@ export interface Quota extends KeyedWindow {
    * of the limit takes 1.
    */
   readonly cost?: number | undefined
-  /** True for a DPoP proof, which passes once. */
+  /** True for a DPoP proof, which passes once; the last quota of its call. */
   readonly isProof?: boolean
   readonly access?: Access | undefined
   readonly countsSuccess?: boolean | undefined

@@ -131,12 +131,9 @@ export function chargeOf(
   return { admitted, allowances, proof, mode, decidedAt, chargedUs, localMs, lease: ended }
 }
 
-/** Returns the allowance of the quota at `i`, also of a proof, which is at `proofAt`; that is -1 without a proof. */
-export function allowanceAt({ allowances, proof }: Charge, i: number, proofAt: number): Allowance {
-  if (i === proofAt) return proof!
-  const isAfterProof = proofAt !== -1 && i > proofAt
-  return allowances[isAfterProof ? i - 1 : i]!
-}
+/** Returns the allowance of the quota at `i`; a proof is the last of the quotas. */
+export const allowanceAt = ({ allowances, proof }: Charge, i: number, { isProof }: Quota): Allowance =>
+  isProof === true ? proof! : allowances[i]!
 
 /** Calls that a gateway admitted by itself at one instant of its clock, in microseconds. */
 export interface OwnCall {

@@ -1,6 +1,7 @@
 import { createServer } from 'node:http'
-import type { AddressInfo, Server, Socket } from 'node:net'
+import type { Server, Socket } from 'node:net'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import { WebSocketServer } from 'ws'
 import { type AddressEvents, createAddresses } from '../../src/upstream/addresses.ts'
 import { closeLater } from '../helpers/closing.ts'
 import { startFragileUpstream } from '../helpers/fragile-upstream.ts'
@@ -9,6 +10,7 @@ import { call, startGateway } from '../helpers/gateway.ts'
 import { deadUrl } from '../helpers/ports.ts'
 import { startRawUpstream, startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
+import { openSocket } from '../helpers/websocket.ts'
 
 const [A, B, C] = ['http://a:1', 'http://b:2', 'http://c:3'] as const
 
@@ -197,31 +199,54 @@ describe('several addresses', () => {
     await until('no socket to it', () => fading.sockets() === 0)
   })
 
-  it('an address that responds again is used again, which the log and the metrics show', async () => {
-    const back = await startUpstream()
-    const server: Server = createServer((_, response) => response.end('again'))
-    const lost = await deadUrl()
-    const gateway = await startGateway({
-      data: back.url,
-      upstream: { urls: [back.url, lost] },
-      routes: [{ match: '/*', upstream: 'data', authenticate: 'none' }],
-      limits: {},
-    })
-    const up = async () => {
-      const { body } = await call(gateway.adminPort, { path: '/metrics' })
-      const label = `sluice_upstream_up{upstream="data",address="${lost}"}`
-      return body
-        .split('\n')
-        .find((line) => line.startsWith(label))
-        ?.slice(label.length + 1)
+  describe('an address that responds again is used again, which the log and the metrics show', () => {
+    /** Starts a gateway whose second address is lost; resolves when it is known to be down. */
+    async function startWithLost() {
+      const back = await startUpstream()
+      const lost = await deadUrl()
+      const gateway = await startGateway({
+        data: back.url,
+        upstream: { urls: [back.url, lost] },
+        routes: [{ match: '/*', upstream: 'data', authenticate: 'none', upgrade: 'websocket' }],
+        limits: {},
+      })
+      const up = async () => {
+        const { body } = await call(gateway.adminPort, { path: '/metrics' })
+        const label = `sluice_upstream_up{upstream="data",address="${lost}"}`
+        return body
+          .split('\n')
+          .find((line) => line.startsWith(label))
+          ?.slice(label.length + 1)
+      }
+      expect(await up()).toBe('1')
+      for (let i = 0; i < 6; i++) expect((await call(gateway.port)).status).toBe(200)
+      expect(await up()).toBe('0')
+      /** Starts a server at the lost address. */
+      async function revive(server: Server): Promise<void> {
+        const { port } = new URL(lost)
+        await new Promise<void>((resolve) => server.listen(Number(port), '127.0.0.1', resolve))
+        closeLater(() => server.close())
+      }
+      return { gateway, up, revive }
     }
-    expect(await up()).toBe('1')
-    for (let i = 0; i < 6; i++) expect((await call(gateway.port)).status).toBe(200)
-    expect(await up()).toBe('0')
-    await new Promise<void>((resolve) => server.listen(Number(new URL(lost).port), '127.0.0.1', resolve))
-    closeLater(() => server.close())
-    expect((server.address() as AddressInfo).port).toBe(Number(new URL(lost).port))
-    await until('it is in use', async () => (await call(gateway.port)).body === 'again')
-    expect(await up()).toBe('1')
+
+    it('if it answers a request', async () => {
+      const { gateway, up, revive } = await startWithLost()
+      await revive(createServer((_, response) => response.end('again')))
+      await until('it is in use', async () => (await call(gateway.port)).body === 'again')
+      expect(await up()).toBe('1')
+    })
+
+    it('if it opens a WebSocket', async () => {
+      const { gateway, up, revive } = await startWithLost()
+      const server = createServer()
+      const sockets = new WebSocketServer({ server })
+      await revive(server)
+      await until('it is in use', async () => {
+        await openSocket(gateway.port, '/')
+        return sockets.clients.size > 0
+      })
+      expect(await up()).toBe('1')
+    })
   })
 })

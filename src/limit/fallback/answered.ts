@@ -28,10 +28,9 @@ export function createAnswered({ clock, keys, leases, isTracked, gateways }: Ans
     const { admitted, localMs = clock.now(), lease } = charge
     // Another gateway may have charged a call since the last answer.
     const mayHaveCharged = admitted || gateways() > 1
-    const proofAt = quotas.findIndex(({ isProof }) => isProof)
     for (let i = 0; i < quotas.length; i++) {
       const quota = quotas[i]!
-      const allowance = allowanceAt(charge, i, proofAt)
+      const allowance = allowanceAt(charge, i, quota)
       if (quota.isConcurrent) {
         if (lease !== undefined && admitted && allowance.admitted)
           holdStored(quota, lease, allowance, askedMs)

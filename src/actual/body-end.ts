@@ -8,27 +8,24 @@ import { MAX_TAIL, type Tail } from './tail.ts'
  */
 const SHORT_LOOK = 2048
 
+/** The ends of a body that are looked at, in turn. */
+const LOOKS: readonly ((tail: Tail) => Buffer)[] = [
+  (tail) => tail.newest(SHORT_LOOK),
+  (tail) => tail.last(SHORT_LOOK),
+  (tail) => tail.last(MAX_TAIL),
+]
+
 /**
  * Finds the value at a path in the end of a whole body: of the JSON object that ends it, or of the
  * last event that has one. Returns it as `findAtEnd` does; undefined if there is none.
  */
 export function findInBody(tail: Tail, path: readonly Name[], isEventStream: boolean): string | undefined {
-  const newest = tail.newest(SHORT_LOOK)
-  const found = findIn(newest, tail, path, isEventStream)
-  if (found !== undefined || newest.length === tail.total) return found
-  return (
-    findIn(tail.last(SHORT_LOOK), tail, path, isEventStream) ??
-    findIn(tail.last(MAX_TAIL), tail, path, isEventStream)
-  )
-}
-
-/** Finds the value in the last bytes of a body. */
-function findIn(
-  bytes: Buffer,
-  { total }: Tail,
-  path: readonly Name[],
-  isEventStream: boolean,
-): string | undefined {
-  const isCut = bytes.length < total
-  return isEventStream ? findInEvents(bytes, path, isCut) : findAtEnd(bytes, path, isCut)
+  const find = isEventStream ? findInEvents : findAtEnd
+  for (const look of LOOKS) {
+    const bytes = look(tail)
+    const isCut = bytes.length < tail.total
+    const found = find(bytes, path, isCut)
+    if (found !== undefined || !isCut) return found
+  }
+  return undefined
 }

@@ -30,9 +30,7 @@ export class Tail {
 
   /** Returns the last bytes of the last chunk, at most `max`, without a copy. */
   newest(max: number): Buffer {
-    const { length } = this.#chunks
-    if (length === 0) return EMPTY
-    const newest = this.#chunks[length - 1]!
+    const newest = this.#chunks.at(-1) ?? EMPTY
     return newest.length > max ? newest.subarray(newest.length - max) : newest
   }
 

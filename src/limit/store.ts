@@ -119,14 +119,14 @@ export function chargeOf(
   all: Allowance[],
   { admitted, mode, decidedAt, chargedUs, localMs, lease }: Omit<Charge, 'allowances' | 'proof'>,
 ): Charge {
-  const at = quotas.findIndex(({ isProof }) => isProof)
-  const allowances = at === -1 ? all : all.filter((_, i) => i !== at)
+  const hasProof = quotas.at(-1)?.isProof === true
+  const allowances = hasProof ? all.slice(0, -1) : all
   for (let i = 0; i < quotas.length; i++) {
     const { shadowShares } = quotas[i]!
     if (shadowShares === undefined) continue
     for (const share of shadowShares) allowances.push(shadowAllowance(share, all[i]!, admitted))
   }
-  const proof = at === -1 ? undefined : all[at]
+  const proof = hasProof ? all.at(-1) : undefined
   const ended = admitted ? lease : undefined
   return { admitted, allowances, proof, mode, decidedAt, chargedUs, localMs, lease: ended }
 }

@@ -17,16 +17,18 @@ interface Runs {
 }
 
 /** Returns what `.ci/run` runs, without its first run, which is on the machine's own Node.js, the oldest version. */
-function runsOfScript() {
+function runsOfScript(): Omit<Runs, 'all'> & { readonly platform: readonly string[] } {
   const text = fileText('.ci/run')
   const matchOf = (pattern: RegExp): string => pattern.exec(text)?.[1] ?? `no ${pattern}`
+  const others = matchOf(/^versions=\(([\d ]+)\)$/m).split(' ')
   const smoke = scripts['test:smoke']!.replace('vitest run ', '')
+  expect(text).toContain(`for version in "\${versions[@]}"; do on "$version" ${smoke}; done`)
+  expect(text).toContain('turn=$(($(git rev-list --count HEAD) % 8))')
+  expect(text).toContain('on "${versions[turn % 2]}" --shard "$((turn + 1))/8" "${slow[@]}"')
   return {
     platform: [matchOf(/^on (\d+) test\/\{[a-z,]+\}\/ /m)],
-    smoke: matchOf(new RegExp(`^for version in ([\\d ]+); do on "\\$version" ${smoke}; done$`, 'm')).split(
-      ' ',
-    ),
-    slow: matchOf(/^versions=\(([\d ]+)\)$/m).split(' '),
+    smoke: others,
+    slow: others,
   }
 }
 

@@ -105,7 +105,7 @@ describe('the limiter', () => {
     expect(asked.count).toBe(3)
   })
 
-  test('does not remember an answer from before a correction, however many keys were corrected since', async () => {
+  test('does not remember an answer from before a correction, also if 10,000 other keys were corrected since', async () => {
     const { limiter, clock, asked, answer, memory } = setUp({ delayed: true })
     const success = { ...quota, windowMs: 60_000 }
     const decision = { ...memory.charge([success]), cached: false }

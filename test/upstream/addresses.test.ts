@@ -1,5 +1,5 @@
 import { createServer } from 'node:http'
-import type { Server, Socket } from 'node:net'
+import type { AddressInfo, Server, Socket } from 'node:net'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { WebSocketServer } from 'ws'
 import { type AddressEvents, createAddresses } from '../../src/upstream/addresses.ts'
@@ -201,13 +201,13 @@ describe('several addresses', () => {
 
   describe('an address that responds again is used again, which the log and the metrics show', () => {
     /** Starts a gateway whose second address is lost; resolves when it is known to be down. */
-    async function startWithLost() {
+    async function startWithLost(route: object = {}) {
       const back = await startUpstream()
       const lost = await deadUrl()
       const gateway = await startGateway({
         data: back.url,
         upstream: { urls: [back.url, lost] },
-        routes: [{ match: '/*', upstream: 'data', authenticate: 'none', upgrade: 'websocket' }],
+        routes: [{ match: '/*', upstream: 'data', authenticate: 'none', ...route }],
         limits: {},
       })
       const up = async () => {
@@ -223,9 +223,10 @@ describe('several addresses', () => {
       expect(await up()).toBe('0')
       /** Starts a server at the lost address. */
       async function revive(server: Server): Promise<void> {
-        const { port } = new URL(lost)
-        await new Promise<void>((resolve) => server.listen(Number(port), '127.0.0.1', resolve))
+        const port = Number(new URL(lost).port)
+        await new Promise<void>((resolve) => server.listen(port, '127.0.0.1', resolve))
         closeLater(() => server.close())
+        expect((server.address() as AddressInfo).port).toBe(port)
       }
       return { gateway, up, revive }
     }
@@ -238,7 +239,7 @@ describe('several addresses', () => {
     })
 
     it('if it opens a WebSocket', async () => {
-      const { gateway, up, revive } = await startWithLost()
+      const { gateway, up, revive } = await startWithLost({ upgrade: 'websocket' })
       const server = createServer()
       const sockets = new WebSocketServer({ server })
       await revive(server)

@@ -9,10 +9,10 @@ interface Covered {
   readonly seconds: number
   readonly lines: Readonly<Record<string, readonly number[]>>
 }
-/** By test file. */
+/** The lines that tests run, by test file. */
 export type CoveringTests = Readonly<Record<string, Covered>>
 
-/** What a file of `coverage-final.json` has of a file of `src`: statements by number, and how often each ran. */
+/** The coverage of a file of `src` in `coverage-final.json`: its statements by number, and how often each ran. */
 interface FileCoverage {
   readonly statementMap: Readonly<
     Record<string, Readonly<Record<'start' | 'end', { readonly line: number }>>>

@@ -132,7 +132,7 @@ async function survives({ file, line }: Mutation, covering: CoveringTests, copy:
   if (!compiles(copy)) return false
   const tests = testsOfLine(covering, file, line)
   const inOrder = { SLUICE_TEST_ORDER: tests.join(',') }
-  // One worker: each imports the code anew, which takes 3 s of a core. Most are noticed by the first tests.
+  // Each worker takes 3 s of a core to import the code, and the first tests notice most mutations.
   const one = ['--bail', '1', '--maxWorkers', '1', ...tests]
   if (tests.length > 0 && !(await vitest(copy, one, inOrder))) return false
   return await vitest(copy, ['--bail', '1', ...tests, ...OF_PROCESSES], { SLUICE_SLOW: '1' })

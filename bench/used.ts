@@ -1,7 +1,9 @@
 /**
  * Measures what it costs to charge a call by a number in its response: `npm run build && npx tsx bench/used.ts
- * [--rounds N]`. One gateway with two routes to the same bodies, one with a fixed cost and one with `json`, in
- * short rounds in turn; processor time of all its threads. Counters in memory, with the access log.
+ * [--rounds N] [--only plain|json]`. One gateway with two routes to the same bodies, one with a fixed cost
+ * (`plain`) and one with `json`, in short rounds in turn; processor time of all its threads. Counters in memory,
+ * with the access log. With `--only`, the gateway serves one of the routes: garbage that both make is
+ * collected in rounds of either.
  */
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { Agent, createServer, get, type ServerResponse } from 'node:http'
@@ -12,8 +14,16 @@ import { folder, freePort, PROXY_CPU, serve, stop } from './environment.ts'
 import { spread } from './measure.ts'
 import { markdown } from './report.ts'
 
-const { values } = parseArgs({ options: { rounds: { type: 'string', default: '200' } } })
+const { values } = parseArgs({
+  options: { rounds: { type: 'string', default: '200' }, only: { type: 'string' } },
+})
 const rounds = Number(values.rounds)
+type Kind = 'plain' | 'json'
+/** The kinds of calls of a round, in their order. */
+function kindsOf(round: number): readonly Kind[] {
+  if (values.only !== undefined) return [values.only as Kind]
+  return round % 2 === 0 ? ['plain', 'json'] : ['json', 'plain']
+}
 
 const USAGE = '"usage":{"prompt_tokens":9,"completion_tokens":12,"total_tokens":21}'
 const bodyOf = (bytes: number) => {
@@ -105,16 +115,23 @@ const KINDS = [
 ] as const
 const lines: (readonly string[])[] = []
 for (const [name, path, calls, warmUps] of KINDS) {
-  const of: Record<'plain' | 'json', number[]> = { plain: [], json: [] }
+  const of: Record<Kind, number[]> = { plain: [], json: [] }
   for (let round = -warmUps; round < rounds; round++)
-    for (const kind of round % 2 === 0 ? (['plain', 'json'] as const) : (['json', 'plain'] as const)) {
+    for (const kind of kindsOf(round)) {
       const us = await cost(`/${kind}/${path}`, calls)
       if (round >= 0) of[kind].push(us)
     }
+  if (values.only !== undefined) {
+    const all = of[values.only as Kind]
+    const mean = all.reduce((sum, us) => sum + us, 0) / all.length
+    lines.push([name, `${mean.toFixed(0)} us`])
+    continue
+  }
   const [plain, json] = [spread(of.plain).median, spread(of.json).median]
   const ratio = spread(of.json.map((us, i) => us / of.plain[i]!)).median
   lines.push([name, `${plain.toFixed(0)} us`, `${json.toFixed(0)} us`, `${((ratio - 1) * 100).toFixed(1)} %`])
 }
-console.log(markdown(['body', 'fixed cost', 'json', 'more'], lines))
+const columns = values.only === undefined ? ['fixed cost', 'json', 'more'] : [`${values.only}, mean`]
+console.log(markdown(['body', ...columns], lines))
 await stop(gateway)
 process.exit(0)

@@ -217,4 +217,18 @@ describe('fields of the answer', () => {
       ),
     })
   })
+
+  it('keep the first request id that is not empty, else have that of the request', () => {
+    const added = { rateLimit: undefined, requestId: 'r', responseFields }
+    const answer = (...ids: readonly string[]) => {
+      const { headers } = readResponseHead(
+        ids.flatMap((id) => ['X-Request-Id', id]),
+        200,
+        added,
+      )
+      return fieldsOf(headers)
+    }
+    expect(answer('', 'a', 'b')).toEqual(headersOf('X-Request-Id a'))
+    expect(answer('')).toEqual(headersOf('X-Request-Id r'))
+  })
 })

@@ -155,6 +155,17 @@ describe('an issuer’s keys from a URL', () => {
     )
   })
 
+  it('an issuer’s RSA keys of another length, or that are malformed, are named so', async () => {
+    const ofBits = (bits: number) => ({ kty: 'RSA', n: Buffer.alloc(bits / 8, 0xff).toString('base64url') })
+    const jwks = { keys: [1024, 8192, 2048].map(ofBits) }
+    const why = [
+      'the key has about 1024 bits; 2048 to 4096 are accepted',
+      'the key has about 8192 bits; 2048 to 4096 are accepted',
+      'the key is malformed, or has an exponent that is not accepted',
+    ]
+    expect(await loadKeys({ issuer: issuer.issuer, jwks }).catch(String)).toContain(why.join(', '))
+  })
+
   it.each([[{ keys: 'none' }], [[]], [null], [{ keys: Array.from({ length: 1001 }, () => ({})) }]])(
     'an issuer’s keys from a URL are not replaced by %j',
     async (document) => {

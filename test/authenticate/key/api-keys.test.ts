@@ -40,6 +40,11 @@ describe('a key', () => {
     const digits = bits.match(/.{5}/g)!.map((five) => 'abcdefghijklmnopqrstuvwxyz234567'[parseInt(five, 2)])
     expect(isMistyped(key + digits.join(''))).toBe(false)
   })
+
+  it('has 1 to 256 printable characters of ASCII without blanks', () => {
+    for (const text of ['!', '~', 'x'.repeat(256)]) expect(isKeyText(text)).toBe(true)
+    for (const text of ['', 'a b', 'a\x7f', 'ké', 'x'.repeat(257)]) expect(isKeyText(text)).toBe(false)
+  })
 })
 
 describe('the look-up of a key', () => {

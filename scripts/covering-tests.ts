@@ -59,7 +59,10 @@ function linesOf({ statementMap, s }: FileCoverage): readonly number[] {
   return [...innermost].filter(([, { hasRun }]) => hasRun).map(([line]) => line)
 }
 
-/** Returns the tests that run a line: those named like its file first, then those of its folder, then the quickest. */
+/**
+ * Returns the tests that run a line, or its file if the line has no statement: those named like its file first,
+ * then those of its folder, then the quickest.
+ */
 export function testsOfLine(tests: CoveringTests, file: string, line: number): readonly string[] {
   const folder = dirname(file).replace('src', 'test')
   const own = join(folder, `${basename(file, '.ts')}.test.ts`)
@@ -67,6 +70,9 @@ export function testsOfLine(tests: CoveringTests, file: string, line: number): r
     if (test === own) return 0
     return dirname(test) === folder ? 1 : 2
   }
-  const covering = Object.keys(tests).filter((test) => tests[test]!.lines[file]?.includes(line) ?? false)
-  return covering.toSorted((a, b) => distance(a) - distance(b) || tests[a]!.seconds - tests[b]!.seconds)
+  const ofFile = Object.keys(tests).filter((test) => (tests[test]!.lines[file] ?? []).length > 0)
+  const ofLine = ofFile.filter((test) => tests[test]!.lines[file]!.includes(line))
+  return (ofLine.length > 0 ? ofLine : ofFile).toSorted(
+    (a, b) => distance(a) - distance(b) || tests[a]!.seconds - tests[b]!.seconds,
+  )
 }

@@ -339,6 +339,17 @@ describe('when a master is lost', () => {
     expect(await calls.stop()).toEqual([])
   })
 
+  test('the new master decides also if the only sentinel of the file is lost with it', async () => {
+    const sentinels = closing(await startSentinels())
+    const [first] = sentinels.urls
+    const { store } = await storeOf({ sentinels: [first!], name: sentinels.name })
+    const operator = new Redis(first!, { protocol: 2, retryStrategy: () => null })
+    await operator.call('SHUTDOWN').catch(() => 'it ends without an answer')
+    await sentinels.master.kill()
+    await until('the replica is master', () => isMaster(sentinels.replica), 15_000)
+    await expectMode(store, 'store')
+  })
+
   test('by a failover that an operator requested, the new master decides', async () => {
     const sentinels = closing(await startSentinels())
     const { store } = await storeOf({ sentinels: sentinels.urls, name: sentinels.name })

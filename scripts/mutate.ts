@@ -28,7 +28,13 @@ const SOURCES = ROOMS.map((room) => `src/${room}/**`)
 /** The tests of what these rooms do, by themselves and in a gateway. */
 const TESTS = [...ROOMS, 'edge', 'fuzz', 'gateway', 'simulation'].map((folder) => `test/${folder}`)
 /** Tests of processes, whose lines are not known. */
-const OF_PROCESSES = ['test/process', 'test/commands/start.test.ts', 'test/downstream', 'test/limit/redis']
+const OF_PROCESSES = [
+  'test/process',
+  'test/commands/start.test.ts',
+  'test/commands/connect.test.ts',
+  'test/downstream',
+  'test/limit/redis',
+]
 
 /** Patterns, and their replacements. */
 const MUTATIONS: readonly (readonly [pattern: RegExp, replacement: string])[] = [

@@ -1,9 +1,9 @@
 /**
  * Measures what it costs to charge a call by a number in its response: `npm run build && npx tsx bench/used.ts
- * [--rounds N] [--only plain|json]`. One gateway with two routes to the same bodies, one with a fixed cost
- * (`plain`) and one with `json`, in short rounds in turn; processor time of all its threads. Counters in memory,
- * with the access log. With `--only`, the gateway serves one of the routes: garbage that both make is
- * collected in rounds of either.
+ * [--rounds N] [--body small|large|events] [--only plain|json]`. One gateway with two routes to the same bodies,
+ * one with a fixed cost (`plain`) and one with `json`, in short rounds in turn; processor time of all its threads.
+ * Counters in memory, with the access log. Prints the median of the ratios, and its bounds with 95 % confidence.
+ * With `--only`, the gateway serves one of the routes: garbage that both make is collected in rounds of either.
  */
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { Agent, createServer, get, type ServerResponse } from 'node:http'
@@ -11,11 +11,15 @@ import { join } from 'node:path'
 import { parseArgs } from 'node:util'
 import { ROOT } from './contenders.ts'
 import { folder, freePort, PROXY_CPU, serve, stop } from './environment.ts'
-import { spread } from './measure.ts'
+import { confidence, spread } from './measure.ts'
 import { markdown } from './report.ts'
 
 const { values } = parseArgs({
-  options: { rounds: { type: 'string', default: '200' }, only: { type: 'string' } },
+  options: {
+    rounds: { type: 'string', default: '200' },
+    body: { type: 'string' },
+    only: { type: 'string' },
+  },
 })
 const rounds = Number(values.rounds)
 type Kind = 'plain' | 'json'
@@ -113,8 +117,10 @@ const KINDS = [
   ['64 kB of JSON', 'large', 200, 60],
   [`${EVENTS} events`, 'events', 8, 5],
 ] as const
+const percent = (ratio: number): string => `${((ratio - 1) * 100).toFixed(1)} %`
 const lines: (readonly string[])[] = []
 for (const [name, path, calls, warmUps] of KINDS) {
+  if (values.body !== undefined && values.body !== path) continue
   const of: Record<Kind, number[]> = { plain: [], json: [] }
   for (let round = -warmUps; round < rounds; round++)
     for (const kind of kindsOf(round)) {
@@ -128,8 +134,9 @@ for (const [name, path, calls, warmUps] of KINDS) {
     continue
   }
   const [plain, json] = [spread(of.plain).median, spread(of.json).median]
-  const ratio = spread(of.json.map((us, i) => us / of.plain[i]!)).median
-  lines.push([name, `${plain.toFixed(0)} us`, `${json.toFixed(0)} us`, `${((ratio - 1) * 100).toFixed(1)} %`])
+  const ratios = of.json.map((us, i) => us / of.plain[i]!)
+  const [more, least, most] = [spread(ratios).median, ...confidence(ratios)].map(percent)
+  lines.push([name, `${plain.toFixed(0)} us`, `${json.toFixed(0)} us`, `${more}, ${least} to ${most}`])
 }
 const columns = values.only === undefined ? ['fixed cost', 'json', 'more'] : [`${values.only}, mean`]
 console.log(markdown(['body', ...columns], lines))

@@ -23,8 +23,7 @@ export interface Peers {
 /** Creates the peer policy; `trustedProxies` are CIDR blocks. */
 export function createPeers(trustedProxies: readonly string[]): Peers {
   const blocks = trustedProxies.map(parseBlock)
-  const isTrusted = memoize((peer) => isInBlocks(normalizeAddress(peer), blocks), 10_000, 45)
-  const trusts = (peer: string): boolean => blocks.length > 0 && isTrusted(peer)
+  const trusts = memoize((peer) => isInBlocks(normalizeAddress(peer), blocks), 10_000, 45)
   return {
     trusts,
     caller(peer, forwardedFor, fromProxy = trusts(peer)) {

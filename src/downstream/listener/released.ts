@@ -58,7 +58,7 @@ export function respondReleased(
 
 /** Makes the bytes that follow a handshake wait; `head` are the first of them. */
 export function holdReleased(socket: Socket, head: Buffer): void {
-  if (head.length > 0) socket.unshift(head)
+  socket.unshift(head)
   socket.on('readable', hold)
   socket.once('end', endToo)
 }

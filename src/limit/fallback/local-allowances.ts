@@ -48,7 +48,7 @@ export function createLocalAllowances(time: LocalTime, leases: Leases, partPerce
       const wantedRoom = verdict === 'none' ? cost : remaining + 1
       // All calls have left by the end of one window.
       const emptyAt = at + Math.ceil((quota.windowMs + state.spreadMs) * 1000)
-      return search(at + 1, emptyAt, (atUs) => roomAt(atUs) >= wantedRoom)
+      return search(at, emptyAt, (atUs) => roomAt(atUs) >= wantedRoom)
     }
     const growsUs = growsAt()
     const resetAt = calendar?.periodAt(dateMs(quota.key, at)).endMs ?? epochMs(growsUs / 1000)

@@ -33,7 +33,7 @@ export function openClient(config: RedisConfig, onError: OnError): RedisClient {
     watcher.on('ready', () => void watcher.subscribe('+switch-master').catch(() => {}))
     watcher.on('message', (_, message: string) => {
       if (!message.startsWith(`${topology.name} `)) return
-      disconnect(client, true)
+      disconnect(client)
       // Gives the former master up, whose machine may not answer for the whole timeout.
       if (client.status === 'connecting') client.stream?.destroy()
     })
@@ -62,7 +62,7 @@ const openServer = (client: Redis, watchers: readonly Redis[] = []): RedisClient
   tags: () => new Map([['redis', '']]),
   node: () => client,
   reason: () => undefined,
-  reconnect: () => disconnect(client, true),
+  reconnect: () => disconnect(client),
   renew(login) {
     Object.assign(client.options, login)
     const { sentinelUsername: username, sentinelPassword: password } = login
@@ -161,7 +161,7 @@ function openCluster(urls: readonly string[], config: RedisConfig, onError: OnEr
     /** Replaces an open connection by a new one, which in a cluster the refresh opens. */
     reconnect(name: string): void {
       const node = nodeOf(name)
-      if (node) disconnect(node, false)
+      if (node) disconnect(node)
       client.refreshSlotsCache()
     },
     /** Makes new connections use another login; those that are open stay. */
@@ -184,10 +184,10 @@ function close(client: Redis | Cluster, connections: readonly Partial<Redis>[]):
 
 const disconnecting = new WeakSet<object>()
 
-/** Ends an open connection, once. */
-function disconnect(client: Redis, reconnect: boolean): void {
+/** Ends an open connection, once. It connects again by itself, unless it is one of a cluster. */
+function disconnect(client: Redis): void {
   const { stream, status } = client
   if ((status !== 'ready' && status !== 'connect') || disconnecting.has(stream)) return
   disconnecting.add(stream)
-  client.disconnect(reconnect)
+  client.disconnect(true)
 }

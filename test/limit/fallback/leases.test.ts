@@ -60,6 +60,16 @@ describe('calls at once with a fallback', () => {
     expect((await fill(little, exports(10))).length).toBe(1)
   })
 
+  it('without Redis, the allowance of each call says whether there was room for it', async () => {
+    const store = await gateway()
+    redis.freeze()
+    await isDown(store, exports(2))
+    const allowances = async () => (await store.charge([exports(2)])).allowances
+    expect(await allowances()).toMatchObject([{ admitted: true, remaining: 1, retryAfterMs: 0 }])
+    expect(await allowances()).toMatchObject([{ admitted: true, remaining: 0 }])
+    expect(await allowances()).toMatchObject([{ admitted: false, remaining: 0, retryAfterMs: 1000 }])
+  })
+
   it('that were admitted before an outage go on counting during it', async () => {
     const store = await gateway()
     const quota = exports(3)

@@ -45,7 +45,7 @@ const step = fc.oneof(
     weight: 4,
     arbitrary: fc.record({
       do: fc.constant('admit' as const),
-      afterUs: fc.constantFrom(0, 300, 5000, 200_000),
+      afterUs: fc.constantFrom(0, 300, 5000, 400_000),
       cost: fc.integer({ min: 1, max: 3 }),
       access: fc.constantFrom(undefined, 'one', 'two'),
     }),

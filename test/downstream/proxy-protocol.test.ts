@@ -59,6 +59,7 @@ const INVALID: readonly (readonly [string, Buffer])[] = [
   ['with a line feed', text('PROXY UNKNOWN\nGET / HTTP/1.1\r\n')],
   ['of another protocol', text('PROXY UDP4 192.0.2.7 10.0.0.1 1 2\r\n')],
   ['whose line is too long', text(`PROXY UNKNOWN ${'x'.repeat(100)}`)],
+  ['whose line is as long as a whole one, without its end', text(`PROXY UNKNOWN ${'x'.repeat(93)}`)],
   ['of version 1 in the form of version 2', v2(0x11, 0x11, IPV4)],
   ['with an unknown command', v2(0x22, 0x11, IPV4)],
   ['of an unknown family', v2(0x21, 0x41, IPV4)],

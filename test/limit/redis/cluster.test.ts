@@ -1,3 +1,4 @@
+import type { Redis } from 'ioredis'
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
 import type { OutageChange } from '../../../src/limit/fallback/breakers.ts'
 import { withFallback } from '../../../src/limit/fallback/store.ts'
@@ -10,7 +11,7 @@ import { parseCaller } from '../../../src/policy/counted-caller.ts'
 import { createCounters } from '../../../src/admin/requests/counters.ts'
 import { Reserves } from '../../../src/gateway/reserves.ts'
 import { inspectedStore } from '../../helpers/inspected.ts'
-import { type RedisCluster, startCluster } from '../../helpers/redis.ts'
+import { type RedisCluster, type RedisServer, startCluster } from '../../helpers/redis.ts'
 import { until } from '../../helpers/wait.ts'
 
 let cluster: RedisCluster
@@ -67,14 +68,34 @@ test('connects a replica that becomes a master before its first command', async 
   expect(client.masters()).toHaveLength(3)
 })
 
-test('names a node that is unreachable at its announced address, and the others decide', async () => {
-  const last = cluster.nodes[2]!
-  await last.command('CONFIG', 'SET', 'cluster-announce-port', 1)
-  closers.push(async () => await last.command('CONFIG', 'SET', 'cluster-announce-port', 0))
+/** Has the other nodes and clients believe that a node is at a port where nothing is. */
+async function announceNothing(node: RedisServer): Promise<void> {
+  await node.command('CONFIG', 'SET', 'cluster-announce-port', 1)
+  closers.push(async () => await node.command('CONFIG', 'SET', 'cluster-announce-port', 0))
   await until('all nodes know the address', async () => {
-    const slots = await Promise.all(cluster.nodes.map((node) => node.command('CLUSTER', 'SLOTS')))
+    const slots = await Promise.all(cluster.nodes.map(({ command }) => command('CLUSTER', 'SLOTS')))
     return slots.every((reply) => JSON.stringify(reply).includes('"127.0.0.1",1,'))
   })
+}
+
+test('waits longer for a node each time it cannot be connected', async () => {
+  await announceNothing(cluster.nodes[2]!)
+  const client = openClient({ topology: { cluster: cluster.urls.slice(0, 1) } }, () => {})
+  closers.push(async () => client.close())
+  const timeouts: unknown[] = []
+  client.commands.on('+node', ({ options }: Redis) => {
+    if (options.port === 1) timeouts.push(options.connectTimeout)
+  })
+  await client.connect().catch(() => 'a node is missing')
+  await until('it is tried again', () => {
+    client.reconnect('127.0.0.1:1')
+    return timeouts.length >= 3
+  })
+  expect(timeouts.slice(0, 3)).toEqual([1000, 2000, 4000])
+})
+
+test('names a node that is unreachable at its announced address, and the others decide', async () => {
+  await announceNothing(cluster.nodes[2]!)
   const { store, connected } = await connect(cluster.urls.slice(0, 1))
   expect(connected).toBe(false)
   const changes: OutageChange[] = []

@@ -31,6 +31,16 @@ it('a request that ends after the upstream was replaced closes its socket', asyn
   await until('the socket is closed', () => back.sockets() === 0)
 })
 
+it('the idle sockets of an upstream that was replaced are closed', async () => {
+  const back = await keeping()
+  const { port, closeUpstream } = await startFront(back.url)
+  await get(port)
+  expect(back.sockets()).toBe(1)
+  closeUpstream()
+  // Before it expires, after four seconds.
+  await until('the socket is closed', () => back.sockets() === 0, 3000)
+})
+
 describe.concurrent('an idle socket', () => {
   it('an idle socket gets a request that cannot be sent again only if it was used just before', async () => {
     const back = await keeping()

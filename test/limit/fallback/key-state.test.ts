@@ -104,6 +104,17 @@ it('counts the own calls of a key and of each access like a list of all points',
   )
 })
 
+it('has the same spread for all own calls, and another one only after they have left', () => {
+  const state = new KeyState(QUOTA.key)
+  const spreadAfter = (nowUs: number, spreadMs: number): number => {
+    state.admit(frameAt(10 * WINDOW_US + nowUs), QUOTA, spreadMs)
+    return state.spreadMs
+  }
+  expect(spreadAfter(0, 5)).toBe(5)
+  expect(spreadAfter(1000, 20)).toBe(5)
+  expect(spreadAfter(2 * WINDOW_US, 20)).toBe(20)
+})
+
 it('finds the calls of an access as fast among 64,000 own calls as among 1,000', () => {
   const stateOf = (calls: number): KeyState => {
     const state = new KeyState(QUOTA.key)

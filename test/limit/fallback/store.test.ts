@@ -428,6 +428,15 @@ describe('a store with a fallback', () => {
       expect(probed.length).toBeGreaterThanOrEqual(6)
     })
 
+    test('is probed as soon as a question fails, so that the outage is seen without another one', async () => {
+      const { store, behaviour, changes } = setUp({ idleEveryMs: 600_000, probeEveryMs: 20 })
+      behaviour.charge = fails
+      behaviour.probe = fails
+      await store.peek([quota()])
+      await until('the outage is reported', () => changes.length > 0, 20_000)
+      expect(store.mode()).toBe('local')
+    })
+
     test('is not probed and does not go down earlier if connections are lost repeatedly', async () => {
       const { store, behaviour, servers, changes } = setUp({ probeEveryMs: 20, idleEveryMs: 600_000 })
       servers.push('p:{a}')

@@ -52,6 +52,16 @@ describe('the count of the store, in an outage of one gateway', () => {
     expect(pointsAt(count, 7000)).toBe(0)
   })
 
+  it('no longer has what an earlier answer showed, from the very instant at which the first call leaves', () => {
+    // Calls of 7 points must leave: all of 1000.
+    const refused = { atMs: 2500, cost: 7, admitted: false, used: 10, resetAfterMs: 3500 }
+    const count = countOf([FULL, refused])
+    // As many points as have left may have been taken by calls of other gateways.
+    const stored = { admitted: false, limit: 10, used: 10, own: 0, resetAfterMs: 3000 }
+    count.record({ windowMs: WINDOW_MS }, stored, 6000, true)
+    expect(pointsAt(count, 6500)).toBe(10)
+  })
+
   it('still has what an earlier answer showed, if the store has not settled calls yet', () => {
     const count = countOf([FULL, { atMs: 2000, admitted: true, used: 10, resetAfterMs: 4000 }])
     count.settle(-5)

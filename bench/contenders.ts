@@ -120,11 +120,21 @@ export function gateway({ upstream, redis }: Backends, options: GatewayOptions =
     }
     // JSON is valid YAML.
     writeFileSync(file, JSON.stringify(config))
-    const own = containerArgs(root)
-    const script = join(root, own.pop()!)
-    const args = [...own, ...nodeFlags, script, 'start', '--config', file, ...flags]
-    return { command: node, args, env: { NODE_ENV: 'production', MALLOC_ARENA_MAX: '2' } }
+    return { ...started(root, file, nodeFlags, flags), command: node }
   }
+}
+
+/** Returns the command that starts Sluice with a configuration, as the container does. */
+export function started(
+  root: string,
+  file: string,
+  nodeFlags: readonly string[] = [],
+  flags: readonly string[] = [],
+): Command {
+  const own = containerArgs(root)
+  const script = join(root, own.pop()!)
+  const args = [...own, ...nodeFlags, script, 'start', '--config', file, ...flags]
+  return { command: process.execPath, args, env: { NODE_ENV: 'production', MALLOC_ARENA_MAX: '2' } }
 }
 
 /**

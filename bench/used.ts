@@ -2,14 +2,15 @@
  * Measures what it costs to charge a call by a number in its response: `npm run build && npx tsx bench/used.ts
  * [--rounds N] [--body small|large|events] [--only plain|json]`. One gateway with two routes to the same bodies,
  * one with a fixed cost (`plain`) and one with `json`, in short rounds in turn; processor time of all its threads.
- * Counters in memory, with the access log. Prints the median of the ratios, and its bounds with 95 % confidence.
- * With `--only`, the gateway serves one of the routes: garbage that both make is collected in rounds of either.
+ * Started as in the container; counters in memory, with the access log. Prints the median of the ratios, and its
+ * bounds with 95 % confidence. With `--only`, the gateway serves one of the routes: garbage that both make is
+ * collected in rounds of either.
  */
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { Agent, createServer, get, type ServerResponse } from 'node:http'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
-import { ROOT } from './contenders.ts'
+import { ROOT, started } from './contenders.ts'
 import { folder, freePort, PROXY_CPU, serve, stop } from './environment.ts'
 import { confidence, spread } from './measure.ts'
 import { markdown } from './report.ts'
@@ -75,10 +76,7 @@ routes:
 ${routes.join('\n')}
 `,
 )
-const gateway = await serve(PROXY_CPU, port, {
-  command: process.execPath,
-  args: [join(ROOT, 'dist/bin/sluice.js'), 'start', '--config', file],
-})
+const gateway = await serve(PROXY_CPU, port, started(ROOT, file))
 
 /** Processor time of all threads of the gateway, in microseconds. */
 function cpuUs(): number {

@@ -11,6 +11,12 @@ export interface SettlementCounts {
   unsettledCalls: number
 }
 
+/** A value of a limit; `labels` are those beside its name. */
+interface ShownValue {
+  readonly labels?: Readonly<Record<string, string>>
+  readonly value: number
+}
+
 /**
  * Registers the metrics of calls that are charged by what they use. A call looks up the numbers of
  * its limit once; a hot counter would look up its labels for each of them.
@@ -27,40 +33,46 @@ export function createSettlementMetrics(registry: Registry) {
     return counts
   }
 
-  const registers = [registry]
-  const reserved = new Counter({
-    name: 'sluice_limit_reserved_points_total',
-    help: 'Points reserved by calls charged by what they use.',
-    labelNames: ['limit'],
-    registers,
-    collect() {
-      reserved.reset()
-      for (const [limit, counts] of byLimit) reserved.inc({ limit }, counts.reserved)
-    },
-  })
-  const used = new Counter({
-    name: 'sluice_limit_settled_points_total',
-    help: 'Points that the calls which are settled have used.',
-    labelNames: ['limit'],
-    registers,
-    collect() {
-      used.reset()
-      for (const [limit, counts] of byLimit) used.inc({ limit }, counts.used)
-    },
-  })
-  const ends = new Counter({
-    name: 'sluice_limit_settlements_total',
-    help: 'Ends of reserves.',
-    labelNames: ['limit', 'outcome'],
-    registers,
-    collect() {
-      ends.reset()
-      for (const [limit, counts] of byLimit) {
-        ends.inc({ limit, outcome: 'settled' }, counts.settledCalls)
-        ends.inc({ limit, outcome: 'unsettled' }, counts.unsettledCalls)
-      }
-    },
-  })
+  /** Registers a counter with the values of each limit, which `read` returns whenever it is shown. */
+  function showCounter(
+    name: string,
+    help: string,
+    labelNames: string[],
+    read: (counts: SettlementCounts) => readonly ShownValue[],
+  ): void {
+    void new Counter({
+      name,
+      help,
+      labelNames,
+      registers: [registry],
+      collect() {
+        this.reset()
+        for (const [limit, counts] of byLimit)
+          for (const { labels, value } of read(counts)) this.inc({ limit, ...labels }, value)
+      },
+    })
+  }
+  showCounter(
+    'sluice_limit_reserved_points_total',
+    'Points reserved by calls charged by what they use.',
+    ['limit'],
+    ({ reserved }) => [{ value: reserved }],
+  )
+  showCounter(
+    'sluice_limit_settled_points_total',
+    'Points that the calls which are settled have used.',
+    ['limit'],
+    ({ used }) => [{ value: used }],
+  )
+  showCounter(
+    'sluice_limit_settlements_total',
+    'Ends of reserves.',
+    ['limit', 'outcome'],
+    ({ settledCalls, unsettledCalls }) => [
+      { labels: { outcome: 'settled' }, value: settledCalls },
+      { labels: { outcome: 'unsettled' }, value: unsettledCalls },
+    ],
+  )
 
   return { settlementsOf }
 }

@@ -23,7 +23,9 @@ export interface Peers {
 /** Creates the peer policy; `trustedProxies` are CIDR blocks. */
 export function createPeers(trustedProxies: readonly string[]): Peers {
   const blocks = trustedProxies.map(parseBlock)
-  const trusts = memoize((peer) => isInBlocks(normalizeAddress(peer), blocks), 10_000, 45)
+  const isTrusted = memoize((peer) => isInBlocks(normalizeAddress(peer), blocks), 10_000, 45)
+  // Without trusted proxies, no address of a caller is normalised or kept.
+  const trusts = blocks.length === 0 ? () => false : isTrusted
   return {
     trusts,
     caller(peer, forwardedFor, fromProxy = trusts(peer)) {

@@ -1,10 +1,9 @@
 /**
  * Measures what it costs to charge a call by a number in its response: `npm run build && npx tsx bench/used.ts
- * [--rounds N] [--body small|large|events] [--only plain|json]`. One gateway with two routes to the same bodies,
- * one with a fixed cost (`plain`) and one with `json`, in short rounds in turn; processor time of all its threads.
- * Started as in the container; counters in memory, with the access log. Prints the median of the ratios, and its
- * bounds with 95 % confidence. With `--only`, the gateway serves one of the routes: garbage that both make is
- * collected in rounds of either.
+ * [--rounds N] [--body small|large|events]`. One gateway with two routes to the same bodies, one with a fixed cost (`plain`) and
+ * one with `json`, in short rounds in turn; processor time of all its threads. Started as in the container; counters
+ * in memory, with the access log. Prints the median of the ratios, and its bounds with 95 % confidence. Processes of
+ * their own cannot be compared: the same code may take twice the time, by how garbage is collected.
  */
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { Agent, createServer, get, type ServerResponse } from 'node:http'
@@ -19,16 +18,12 @@ const { values } = parseArgs({
   options: {
     rounds: { type: 'string', default: '200' },
     body: { type: 'string' },
-    only: { type: 'string' },
   },
 })
 const rounds = Number(values.rounds)
 type Kind = 'plain' | 'json'
-/** The kinds of calls of a round, in their order. */
-function kindsOf(round: number): readonly Kind[] {
-  if (values.only !== undefined) return [values.only as Kind]
-  return round % 2 === 0 ? ['plain', 'json'] : ['json', 'plain']
-}
+/** Returns the kinds of calls in their order, which alternates. */
+const kindsOf = (round: number): readonly Kind[] => (round % 2 === 0 ? ['plain', 'json'] : ['json', 'plain'])
 
 const USAGE = '"usage":{"prompt_tokens":9,"completion_tokens":12,"total_tokens":21}'
 const bodyOf = (bytes: number) => {
@@ -125,18 +120,11 @@ for (const [name, path, calls, warmUps] of KINDS) {
       const us = await cost(`/${kind}/${path}`, calls)
       if (round >= 0) of[kind].push(us)
     }
-  if (values.only !== undefined) {
-    const all = of[values.only as Kind]
-    const mean = all.reduce((sum, us) => sum + us, 0) / all.length
-    lines.push([name, `${mean.toFixed(0)} us`])
-    continue
-  }
   const [plain, json] = [spread(of.plain).median, spread(of.json).median]
   const ratios = of.json.map((us, i) => us / of.plain[i]!)
   const [more, least, most] = [spread(ratios).median, ...confidence(ratios)].map(percent)
   lines.push([name, `${plain.toFixed(0)} us`, `${json.toFixed(0)} us`, `${more}, ${least} to ${most}`])
 }
-const columns = values.only === undefined ? ['fixed cost', 'json', 'more'] : [`${values.only}, mean`]
-console.log(markdown(['body', ...columns], lines))
+console.log(markdown(['body', 'fixed cost', 'json', 'more'], lines))
 await stop(gateway)
 process.exit(0)

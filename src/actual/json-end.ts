@@ -186,18 +186,17 @@ class EndReader {
   }
 }
 
-/** True if the bytes of a text between its quotes are a name. */
+/** True if the bytes of a text between its quotes are a name: up to the first escape, they are its bytes. */
 function isName(all: Buffer, from: number, end: number, { bytes, text }: Name): boolean {
   const length = end - from
   // The longest escape is six bytes for a code unit.
   if (length < bytes.length || length > 6 * text.length) return false
-  let same = 0
-  while (same < length && all[from + same] === bytes[same]) same++
-  // Most names differ early; one with escapes is longer than its text.
-  if (same < length && length === bytes.length) return false
-  for (let at = from; at < end; at++)
-    if (all[at] === BACKSLASH) return unescape(all.toString('utf8', from, end)) === text
-  return same === length
+  for (let i = 0; i < length; i++) {
+    const byte = all[from + i]
+    if (byte === BACKSLASH) return unescape(all.toString('utf8', from, end)) === text
+    if (byte !== bytes[i]) return false
+  }
+  return true
 }
 
 /** True for a byte of a number or a word; also of `NaN`, which is not JSON, but which some programs write. */

@@ -211,7 +211,7 @@ export interface OwnCalls {
 }
 
 /** The part of a charge that the settlement of its call needs. */
-export type Charged = Pick<Charge, 'mode' | 'chargedUs'>
+export type Charged = Pick<Charge, 'mode' | 'chargedUs' | 'decidedAt'>
 
 /** The counters. Every store gives the same answers on the same clock. */
 export interface Store {

@@ -19,6 +19,7 @@ describe('the value at a path of a JSON object', () => {
     ['{"us\\u0061ge":{"total\\u005ftokens":12}}', '12'],
     ['{"usage":{"total_tokens":1},"usage":{"total_tokens":2}}', '2'],
     ['{"usage":{"total_tokens":1,"total_tokens":2}}', '2'],
+    ['{"usage":{"total_tokens":3,"total_tokens_of_all":4},"usages":{}}', '3'],
     ['{"a":"\\\\","usage":{"total_tokens":3},"b":"\\\\\\"{"}', '3'],
   ])('finds it in %s', (text, value) => {
     expect(find(text)).toBe(value)

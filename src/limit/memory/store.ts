@@ -90,11 +90,10 @@ export function createMemoryStore(clock = SYSTEM_CLOCK, sweptWithCharge = 2) {
     peek: async (quotas: readonly Quota[]) => peek(quotas),
     inspect: async (quotas: readonly Quota[]) =>
       peek(quotas).map((allowance) => ({ allowance, mode: 'store' as const })),
-    settle({ chargedUs }: Charged, corrections: readonly Correction[]): void {
+    settle({ chargedUs, decidedAt }: Charged, corrections: readonly Correction[]): void {
       for (const { quota, points } of corrections) {
         const log = logs.get(quota.key)
-        if (log === undefined) continue
-        settle(log, points, chargedUs!, sharedUs(quota, epochMs(chargedUs! / 1000)))
+        if (log !== undefined) settle(log, points, chargedUs!, sharedUs(quota, decidedAt!))
       }
     },
     release(quotas: readonly Quota[], lease: string, mayGoOn = false): void {

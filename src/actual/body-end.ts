@@ -1,5 +1,5 @@
 import { findInEvents } from './event-stream.ts'
-import { findAtEnd, type Name } from './json-end.ts'
+import { findAtEnd, type Name, type Written } from './json-end.ts'
 import { MAX_TAIL, type Tail } from './tail.ts'
 
 /**
@@ -19,7 +19,7 @@ const LOOKS: readonly ((tail: Tail) => Buffer)[] = [
  * Finds the value at a path in the end of a whole body: of the JSON object that ends it, or of the
  * last event that has one. Returns it as `findAtEnd` does; undefined if there is none.
  */
-export function findInBody(tail: Tail, path: readonly Name[], isEventStream: boolean): string | undefined {
+export function findInBody(tail: Tail, path: readonly Name[], isEventStream: boolean): Written | undefined {
   const find = isEventStream ? findInEvents : findAtEnd
   for (const look of LOOKS) {
     const bytes = look(tail)

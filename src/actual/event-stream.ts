@@ -1,4 +1,4 @@
-import { findAtEnd, type Name } from './json-end.ts'
+import { findAtEnd, type Name, type Written } from './json-end.ts'
 
 const CR = 0x0d
 const LF = 0x0a
@@ -13,7 +13,7 @@ const BYTE_ORDER_MARK = Buffer.from('\ufeff')
  * as OpenAI's `[DONE]`, are passed over. An event whose beginning is cut off (`isCut`) is not read.
  * Takes linear time.
  */
-export function findInEvents(bytes: Buffer, path: readonly Name[], isCut: boolean): string | undefined {
+export function findInEvents(bytes: Buffer, path: readonly Name[], isCut: boolean): Written | undefined {
   /** The data of the lines of an event, the last line first. */
   let lines: Buffer[] = []
   let end = bytes.length
@@ -49,7 +49,7 @@ function dataOf(line: Buffer): Buffer | undefined {
   return line.subarray(line[at] === SPACE ? at + 1 : at)
 }
 
-function findInEvent(lines: readonly Buffer[], path: readonly Name[]): string | undefined {
+function findInEvent(lines: readonly Buffer[], path: readonly Name[]): Written | undefined {
   if (lines.length === 0) return undefined
   const data = lines.length === 1 ? lines[0]! : joinLines(lines)
   const found = findAtEnd(data, path, false)

@@ -6,6 +6,8 @@ const OPEN_OBJECT = 0x7b
 const CLOSE_OBJECT = 0x7d
 const OPEN_LIST = 0x5b
 const CLOSE_LIST = 0x5d
+const ZERO = 0x30
+const NINE = 0x39
 
 /** A name of a path, and its bytes in UTF-8. */
 export interface Name {
@@ -19,11 +21,19 @@ export const namesOf = (path: readonly string[]): readonly Name[] =>
 
 /** Maximum characters of a value that are returned. */
 const MAX_TEXT = 128
+/** Maximum digits of a whole number that is returned as one: a number has all of them exactly. */
+const MAX_DIGITS = 15
 
 /**
- * Finds the member at a path of the JSON object that ends the bytes, and returns its value as
- * written: only `"` of a text, `{` of an object, `[` of a list. If several members have one name, the
- * last one counts, as for `JSON.parse`. Returns undefined if there is none.
+ * A value of JSON: a whole number of at most 15 digits, which most are; any other as it is written,
+ * of a text only `"`, of an object `{`, of a list `[`.
+ */
+export type Written = number | string
+
+/**
+ * Finds the member at a path of the JSON object that ends the bytes, and returns its value. If
+ * several members have one name, the last one counts, as for `JSON.parse`. Returns undefined if there
+ * is none.
  *
  * Reads from the end, and only until the first name of the path is found: a value that is near the
  * end of a long body takes a few microseconds, and the beginning of the bytes may be cut off
@@ -31,7 +41,7 @@ const MAX_TEXT = 128
  * backslashes before it, and there are none outside of texts: read backwards, JSON is as
  * unambiguous as forwards. Takes linear time.
  */
-export function findAtEnd(bytes: Buffer, path: readonly Name[], isCut: boolean): string | undefined {
+export function findAtEnd(bytes: Buffer, path: readonly Name[], isCut: boolean): Written | undefined {
   return new EndReader(bytes, path, isCut).find()
 }
 
@@ -51,7 +61,7 @@ class EndReader {
     this.#at = bytes.length - 1
   }
 
-  find(): string | undefined {
+  find(): Written | undefined {
     this.#skipBlanks()
     if (this.#bytes[this.#at] !== CLOSE_OBJECT) return undefined
     const start = this.#readObject(0)
@@ -99,8 +109,18 @@ class EndReader {
     return isLast ? this.#at + 1 : undefined
   }
 
-  /** Returns the value that begins at an index, as `findAtEnd` does. */
-  #valueAt(start: number): string {
+  /** Returns the value that begins at an index. A text for each number: 0.2 us more of a call. */
+  #valueAt(start: number): Written {
+    const bytes = this.#bytes
+    let number = 0
+    let end = start
+    while (isDigit(bytes[end])) number = 10 * number + bytes[end++]! - ZERO
+    const digits = end - start
+    const hasDigits = digits > 0 && digits <= MAX_DIGITS && !isOfWord(bytes[end])
+    return hasDigits && (bytes[start] !== ZERO || digits === 1) ? number : this.#textAt(start)
+  }
+
+  #textAt(start: number): string {
     let end = start
     while (end - start < MAX_TEXT && isOfWord(this.#bytes[end])) end++
     return this.#bytes.toString('latin1', start, Math.max(end, start + 1))
@@ -199,9 +219,11 @@ function isName(all: Buffer, from: number, end: number, { bytes, text }: Name): 
   return true
 }
 
+const isDigit = (byte = 0): boolean => byte >= ZERO && byte <= NINE
+
 /** True for a byte of a number or a word; also of `NaN`, which is not JSON, but which some programs write. */
 const isOfWord = (byte = 0): boolean =>
-  (byte >= 0x30 && byte <= 0x39) ||
+  isDigit(byte) ||
   (byte >= 0x61 && byte <= 0x7a) ||
   (byte >= 0x41 && byte <= 0x5a) ||
   byte === 0x2e ||

@@ -23,8 +23,8 @@ it.each([
   ['\r\n', 'CRLF'],
   ['\r', 'CR'],
 ])('finds the value of the last event that has one, in lines that end with %j (%s)', (newLine) => {
-  expect(find(stream(OPENAI).replaceAll('\n', newLine))).toBe('12')
-  expect(find(stream(ANTHROPIC).replaceAll('\n', newLine), 'usage.output_tokens')).toBe('15')
+  expect(find(stream(OPENAI).replaceAll('\n', newLine))).toBe(12)
+  expect(find(stream(ANTHROPIC).replaceAll('\n', newLine), 'usage.output_tokens')).toBe(15)
 })
 
 it.each([
@@ -37,7 +37,7 @@ it.each([
   ['a null later', 'data: {"usage":{"total_tokens":7}}\n\ndata: {"usage":{"total_tokens":null}}\n\n'],
   ['an event that is not JSON', 'data: {"usage":{"total_tokens":7}}\n\ndata: {"usage":\n\ndata: }\n\n'],
 ])('finds the value next to %s', (_, text) => {
-  expect(find(text)).toBe('7')
+  expect(find(text)).toBe(7)
 })
 
 it.each([
@@ -67,7 +67,7 @@ it('finds the value, or none of an event whose beginning is cut off, from each b
       expect([newLine, cut, find(text.slice(cut), undefined, true)]).toEqual([
         newLine,
         cut,
-        cut <= first ? '12' : undefined,
+        cut <= first ? 12 : undefined,
       ])
   }
 })

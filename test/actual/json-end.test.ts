@@ -4,8 +4,9 @@ import { runs } from '../helpers/runs.ts'
 import { findAtEnd, namesOf } from '../../src/actual/json-end.ts'
 
 const USAGE = ['usage', 'total_tokens']
+/** Returns the value that is found as it is written. */
 const find = (text: string, path: readonly string[] = USAGE, isCut = false) =>
-  findAtEnd(Buffer.from(text), namesOf(path), isCut)
+  findAtEnd(Buffer.from(text), namesOf(path), isCut)?.toString()
 
 describe('the value at a path of a JSON object', () => {
   it.each([
@@ -24,6 +25,18 @@ describe('the value at a path of a JSON object', () => {
   ])('finds it in %s', (text, value) => {
     expect(find(text)).toBe(value)
   })
+
+  it.each([0, 7, 10, 999_999_999_999_999])('returns the whole number %d as a number', (number) => {
+    expect(findAtEnd(Buffer.from(`{"a":${number}}`), namesOf(['a']), false)).toBe(number)
+  })
+
+  it.each(['1000000000000000', '00', '012', '-1', '1.0', '12e0', '12x', '12-'])(
+    'returns %s as it is written',
+    (written) => {
+      const value = findAtEnd(Buffer.from(`{"a":${written}}`), namesOf(['a']), false)
+      expect(value).toBe(written)
+    },
+  )
 
   it.each([
     ['', 'an empty body'],
@@ -97,7 +110,7 @@ describe('the value at a path of a JSON object', () => {
     for (let cut = 1; cut < bytes.length; cut++)
       expect([cut, findAtEnd(bytes.subarray(cut), namesOf(USAGE), true)]).toEqual([
         cut,
-        cut < atUsage ? '3' : undefined,
+        cut < atUsage ? 3 : undefined,
       ])
   })
 
@@ -114,7 +127,7 @@ describe('the value at a path of a JSON object', () => {
     )
     fc.assert(
       fc.property(bytes, fc.boolean(), (bytes, isCut) => {
-        expect(findAtEnd(bytes, namesOf(['a']), isCut) ?? '').toBeTypeOf('string')
+        expect(typeof findAtEnd(bytes, namesOf(['a']), isCut)).toMatch(/^(?:number|string|undefined)$/)
       }),
       runs(1000),
     )

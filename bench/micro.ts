@@ -13,7 +13,7 @@ import { refusalReply } from '../src/downstream/reply.ts'
 import { Refusal } from '../src/errors.ts'
 import { type Exchange, peerAddress } from '../src/gateway/exchange.ts'
 import { instant } from '../src/runtime/instant.ts'
-import { accessLine } from '../src/observe/log-lines.ts'
+import { accessLine, routeText } from '../src/observe/log-lines.ts'
 import { createHotCounter } from '../src/observe/hot-counter.ts'
 import { createHotHistogram } from '../src/observe/hot-histogram.ts'
 import { appendFields } from '../src/runtime/node-http.ts'
@@ -92,7 +92,11 @@ const exchange = {
     path: '/v3/accounts',
     callers: [],
     response: {},
-    route: { match: 'GET /v3/*', upstream: 'data' },
+    route: {
+      match: 'GET /v3/*',
+      upstream: 'data',
+      logText: routeText({ match: 'GET /v3/*', upstream: 'data' }),
+    },
   },
   ...{
     caller: { client: 'client-0000001' },

@@ -38,7 +38,7 @@ export class Refusal {
   /** Replaces the message in the log, which must not quote what the caller sent. */
   readonly logged: string | undefined
   /** Header fields of the reply, such as `Allow` or `WWW-Authenticate`. */
-  readonly headers: Readonly<Record<string, string | string[]>> = {}
+  readonly headers: Readonly<Record<string, string | string[]>>
   /** The RFC 6749 or RFC 6750 `error` value, if the code does not imply it. */
   readonly oauthError: string | undefined
   /** Whole seconds after which to retry. */
@@ -55,7 +55,14 @@ export class Refusal {
     this.code = code
     this.status = details.reply?.status ?? STATUS[code]
     this.message = message
-    Object.assign(this, details)
+    this.logged = details.logged
+    this.headers = details.headers ?? {}
+    this.oauthError = details.oauthError
+    this.retryAfterSecs = details.retryAfterSecs
+    this.violatedPolicies = details.violatedPolicies
+    this.reply = details.reply
+    this.cause = details.cause
+    this.client = details.client
   }
 }
 

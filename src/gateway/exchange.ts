@@ -45,8 +45,8 @@ export interface GatewayRoute extends Route {
   /** Its upstream; undefined if the gateway itself responds. */
   readonly forward: Forward | undefined
   readonly errorFormat: ErrorFormat
-  /** Its labels as JSON, for the log; undefined without labels. */
-  readonly labelsText: string | undefined
+  /** The fields of the log that its requests share, as JSON, with a comma before each. */
+  readonly logText: string
   /** Returns the label of a client in its metrics, which callers cannot choose; undefined if they show no clients. */
   readonly clientLabel: ((client: string | undefined) => string) | undefined
   /** Undefined if pages of other origins have no access. */

@@ -1,3 +1,4 @@
+import type { Route } from '../downstream/router.ts'
 import type { Exchange } from '../gateway/exchange.ts'
 import { type Decision, retryAfterSecs } from '../limit/decision.ts'
 import { boundOf } from '../limit/store.ts'
@@ -29,10 +30,7 @@ export function accessLine(
   // A canonical path has no characters to escape, shortened or not.
   if (target === undefined || path === undefined) line += text('path', path)
   else line += `,"path":"${path}"`
-  if (route !== undefined) {
-    line += text('route', route.match) + text('routeName', route.name) + text('upstream', route.upstream)
-    if (route.labelsText !== undefined) line += `,"labels":${route.labelsText}`
-  }
+  if (route !== undefined) line += route.logText
   line += text('client', caller?.client ?? exchange.refusal?.client)
   if (claimed !== undefined) line += `${text('client', claimed)},"claimed":true`
   if (exchange.callers.length > 0) line += text('caller', callersText(exchange.callers, shown))
@@ -55,6 +53,15 @@ export function accessLine(
   if (exchange.status === 0) line += leftFields(exchange)
   else line += text('cause', causeOf(error?.cause ?? exchange.response.errored ?? undefined))
   return line + END
+}
+
+/** What the lines of its requests say of a route. */
+type LoggedRoute = Pick<Route, 'match' | 'name' | 'upstream' | 'labels'>
+
+/** Returns the fields of a route for the lines of its requests, as JSON, with a comma before each. */
+export function routeText({ match, name, upstream, labels }: LoggedRoute): string {
+  const names = text('route', match) + text('routeName', name) + text('upstream', upstream)
+  return labels === undefined ? names : `${names},"labels":${escaped(JSON.stringify(labels))}`
 }
 
 /** Texts for what a request waits for, before the name of its upstream. */

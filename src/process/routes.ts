@@ -20,6 +20,7 @@ import { isVariable, partReader } from '../policy/parts.ts'
 import { type CompiledRoute, compileRoutes } from '../policy/routes.ts'
 import { createShowPath } from '../policy/shown-path.ts'
 import { wordOf } from '../policy/words.ts'
+import { routeText } from '../observe/log-lines.ts'
 import { type Log, throttle } from '../observe/log.ts'
 import { withoutCompression } from '../upstream/request-headers.ts'
 import { createResponseFields } from '../upstream/response-head.ts'
@@ -71,7 +72,7 @@ export function openRoutes(
       ...route,
       countsByIp: route.limits.some(({ per }) => per.some((part) => wordOf(part).from === 'connection')),
       fields: settling?.readsBody === true ? withoutCompression(own) : own,
-      labelsText: route.labels && JSON.stringify(route.labels),
+      logText: routeText(route),
       clientLabel,
       forward: route.upstream === undefined ? undefined : forwards.get(route.upstream)!,
       errorFormat: isGuarded(route) ? 'oauth' : (errorFormats.get(route.upstream ?? '') ?? 'problem'),

@@ -3,7 +3,7 @@ import { expect, it } from 'vitest'
 import { Refusal } from '../../src/errors.ts'
 import type { Exchange } from '../../src/gateway/exchange.ts'
 import { parseCaller, showCaller } from '../../src/policy/counted-caller.ts'
-import { accessLine as lineOf, withOmitted } from '../../src/observe/log-lines.ts'
+import { accessLine as lineOf, routeText, withOmitted } from '../../src/observe/log-lines.ts'
 import { prettyLines } from '../../src/observe/pretty-lines.ts'
 
 const allowance = {
@@ -185,11 +185,16 @@ it('truncates long paths and hosts', () => {
   expect(line['host']).toBe(`${'h'.repeat(256)}…`)
 })
 
-it('escapes the name of a route', () => {
-  const route = { match: '/é"\u202e', upstream: 'data' } as NonNullable<Exchange['route']>
-  for (let i = 0; i < 2; i++) {
-    expect(accessLine({ ...bare, route })).toContain(String.raw`,"route":"/é\"\u202e","upstream":"data",`)
-  }
+it('escapes the names and labels of a route', () => {
+  const names = { match: '/é"\u202e', name: '"\u202e', labels: { team: '"\u202e' } }
+  const route = { logText: routeText({ ...names, upstream: 'data' }) } as NonNullable<Exchange['route']>
+  expect(accessLine({ ...bare, route })).toContain(
+    String.raw`,"route":"/é\"\u202e","routeName":"\"\u202e","upstream":"data","labels":{"team":"\"\u202e"},`,
+  )
+})
+
+it('shows of a route what it has', () => {
+  expect(routeText({ match: '/*' })).toBe(',"route":"/*"')
 })
 
 const shownAs = (line: object): string =>

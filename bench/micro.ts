@@ -10,6 +10,7 @@ import { Socket } from 'node:net'
 import { Counter, Histogram, Registry } from 'prom-client'
 import { normalizeAddress } from '../src/runtime/address.ts'
 import { refusalReply } from '../src/downstream/reply.ts'
+import { segmentsOf } from '../src/downstream/target.ts'
 import { Refusal } from '../src/errors.ts'
 import { type Exchange, peerAddress } from '../src/gateway/exchange.ts'
 import { instant } from '../src/runtime/instant.ts'
@@ -157,6 +158,11 @@ const plainProblem = (
     correlationId: id,
   })
 
+/** More than `split` keeps results of. */
+const PATHS = Array.from({ length: 1024 }, (_, i) =>
+  Buffer.from(`/v3/accounts/${i * 7919}/transactions`).toString('latin1'),
+)
+
 const CASES: Readonly<Record<string, Case>> = {
   'request-fields': {
     calls: 8,
@@ -188,6 +194,11 @@ const CASES: Readonly<Record<string, Case>> = {
     calls: 1,
     fast: () => page.write(accessLine(exchange, 'info')),
     plain: () => page.write(plainLine(exchange, 'info')),
+  },
+  segments: {
+    calls: 1,
+    fast: (i) => segmentsOf(PATHS[i & 1023]!),
+    plain: (i) => PATHS[i & 1023]!.slice(1).split('/'),
   },
   metrics: {
     calls: 1,

@@ -101,10 +101,19 @@ export function parseTarget(
 /** True if a canonical path holds a segment `.` or `..`. */
 export const hasDotSegment = (path: string): boolean => path.includes('/.') && DOTS.test(path)
 
-/** Returns the parts between the slashes, ignoring a final slash. */
+/**
+ * Returns the parts between the slashes, ignoring a final slash. `split`: 1 to 2 % more of a refused
+ * call, as it calls the runtime (`npm run bench:micro -- segments`).
+ */
 export function segmentsOf(path: string): readonly string[] {
-  const end = path.endsWith('/') ? path.length - 1 : path.length
-  return end === 0 ? [] : path.slice(1, end).split('/')
+  const segments: string[] = []
+  let start = 1
+  for (let end = path.indexOf('/', start); end !== -1; end = path.indexOf('/', start)) {
+    segments.push(path.slice(start, end))
+    start = end + 1
+  }
+  if (start < path.length) segments.push(path.slice(start))
+  return segments
 }
 
 export function decodeSegment(segment: string): string {

@@ -21,8 +21,12 @@ export const allowanceUnder = (
 ): Allowance | undefined => allowances.find((one) => one.name === name)
 
 /** Returns the refusing live allowance with the longest wait; undefined if none refuses. */
-export const longestWait = (allowances: readonly Allowance[]): Allowance | undefined =>
-  allowances.filter(refuses).toSorted((a, b) => b.retryAfterMs - a.retryAfterMs)[0]
+export function longestWait(allowances: readonly Allowance[]): Allowance | undefined {
+  let longest: Allowance | undefined
+  for (const one of allowances)
+    if (refuses(one) && (longest === undefined || one.retryAfterMs > longest.retryAfterMs)) longest = one
+  return longest
+}
 
 /** True if the allowance of a live limit refuses. */
 export const refuses = ({ admitted, shadow }: Allowance): boolean => !admitted && !shadow

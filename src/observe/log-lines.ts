@@ -1,5 +1,4 @@
-import type { Route } from '../downstream/router.ts'
-import type { Exchange } from '../gateway/exchange.ts'
+import type { Exchange, GatewayRoute } from '../gateway/exchange.ts'
 import { type Decision, retryAfterSecs } from '../limit/decision.ts'
 import { boundOf } from '../limit/store.ts'
 import { instant } from '../runtime/instant.ts'
@@ -56,7 +55,7 @@ export function accessLine(
 }
 
 /** What the lines of its requests say of a route. */
-type LoggedRoute = Pick<Route, 'match' | 'name' | 'upstream' | 'labels'>
+type LoggedRoute = Pick<GatewayRoute, 'match' | 'name' | 'upstream' | 'labels'>
 
 /** Returns the fields of a route for the lines of its requests, as JSON, with a comma before each. */
 export function routeText({ match, name, upstream, labels }: LoggedRoute): string {

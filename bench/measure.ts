@@ -183,6 +183,8 @@ export function spread(values: readonly number[]): Spread {
   return { median, min: sorted[0]!, max: sorted.at(-1)! }
 }
 
+export const medianOf = (values: readonly number[]): number => spread(values).median
+
 /** The ratio of processor times from which a request is dearer. */
 export const DEARER = 1.05
 

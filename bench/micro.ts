@@ -77,6 +77,8 @@ const token = `eyJhbGciOiJSUzI1NiJ9.${'x'.repeat(900)}`
 const items = Array.from({ length: 64 }, () => ({ index: -1 }))
 const [list, set] = [new UnorderedList(), new Set<object>()]
 
+const ROUTE = { match: 'GET /v3/*', upstream: 'data' }
+
 const allowance = { name: 'requests', limit: 1000, remaining: 999, shadow: false, admitted: true }
 const exchange = {
   ...{
@@ -93,11 +95,7 @@ const exchange = {
     path: '/v3/accounts',
     callers: [],
     response: {},
-    route: {
-      match: 'GET /v3/*',
-      upstream: 'data',
-      logText: routeText({ match: 'GET /v3/*', upstream: 'data' }),
-    },
+    route: { ...ROUTE, logText: routeText(ROUTE) },
   },
   ...{
     caller: { client: 'client-0000001' },
@@ -158,7 +156,7 @@ const plainProblem = (
     correlationId: id,
   })
 
-/** More than `split` keeps results of. */
+/** Paths of requests: flat strings, as the parser of HTTP makes them. */
 const PATHS = Array.from({ length: 1024 }, (_, i) =>
   Buffer.from(`/v3/accounts/${i * 7919}/transactions`).toString('latin1'),
 )

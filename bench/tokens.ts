@@ -11,7 +11,7 @@ import { createBearer } from '../src/authenticate/token/bearer.ts'
 import { SCHEMES } from '../src/authenticate/jose/jws.ts'
 import { readKeySet } from '../src/authenticate/jose/key-set.ts'
 import { AUDIENCE, encode, ISSUER } from './load.ts'
-import { spread } from './measure.ts'
+import { medianOf } from './measure.ts'
 import { markdown } from './report.ts'
 
 const { values } = parseArgs({
@@ -23,8 +23,6 @@ const count = Number(values.tokens)
 /** Verifies a token. Throws, rejects or returns an error or false if it is invalid. */
 type Take = (token: string, index: number) => unknown
 type KeySet = Awaited<ReturnType<typeof readKeySet>>
-
-const median = (list: readonly number[]): number => spread(list).median
 
 /** Microseconds of processor time for each token. */
 async function cost(take: Take, tokens: readonly string[], accepted = true): Promise<number> {
@@ -89,7 +87,7 @@ async function compare(algorithm: string): Promise<readonly string[]> {
     // The first round warms up.
     if (round > 0) costs.push([...each, each[0]! / each[1]!])
   }
-  const medians = [0, 1, 2, 3].map((column) => median(costs.map((each) => each[column]!)))
+  const medians = [0, 1, 2, 3].map((column) => medianOf(costs.map((each) => each[column]!)))
   return [algorithm, ...medians.map((value, i) => value.toFixed(i === 3 ? 2 : 1))]
 }
 
@@ -108,7 +106,7 @@ async function refuse(name: string, algorithm: string, keys: readonly object[]):
   const take = sluice(keySet, algorithm)
   const costs: number[] = []
   while (costs.length < rounds) costs.push(await cost(take, tokens, false))
-  return [name, String(keySet.find(algorithm, undefined).length), median(costs).toFixed(0)]
+  return [name, String(keySet.find(algorithm, undefined).length), medianOf(costs).toFixed(0)]
 }
 
 const several = (make: () => KeyObject): readonly object[] =>

@@ -3,7 +3,7 @@
  * [--gateways N] [--rounds N] [--body small|large|events]`. A gateway has two routes to the same bodies, one with a
  * fixed cost (`plain`) and one with `json`, in short rounds in turn; processor time of all its threads. Started as in
  * the container; counters in memory, with the access log. Prints the medians, and of several gateways one after
- * another the least and the greatest ratio: it differs from one process to the next by 2 %, by what V8 compiles how.
+ * another the least and the greatest ratio: it differs by 3 to 5 % from one process to the next, by how V8 compiles it.
  * The kinds are not compared between processes: the same code may take twice the time, by how garbage is collected.
  */
 import type { ChildProcess } from 'node:child_process'
@@ -13,7 +13,7 @@ import { join } from 'node:path'
 import { parseArgs } from 'node:util'
 import { ROOT, started } from './contenders.ts'
 import { folder, freePort, PROXY_CPU, serve, stop } from './environment.ts'
-import { spread } from './measure.ts'
+import { medianOf, spread } from './measure.ts'
 import { markdown } from './report.ts'
 
 const { values } = parseArgs({
@@ -141,8 +141,6 @@ async function compare(gateway: Gateway, [, path, calls, warmUps]: Body, rounds:
   const ratios = of.json.map((us, i) => us / of.plain[i]!)
   return { plain: medianOf(of.plain), json: medianOf(of.json), ratio: medianOf(ratios) }
 }
-
-const medianOf = (all: readonly number[]): number => spread(all).median
 
 const bodies = BODIES.filter(([, path]) => values.body === undefined || values.body === path)
 const results = new Map<Body, Result[]>(bodies.map((body) => [body, []]))

@@ -116,8 +116,9 @@ class EndReader {
     let end = start
     while (isDigit(bytes[end])) number = 10 * number + bytes[end++]! - ZERO
     const digits = end - start
-    const hasDigits = digits > 0 && digits <= MAX_DIGITS && !isOfWord(bytes[end])
-    return hasDigits && (bytes[start] !== ZERO || digits === 1) ? number : this.#textAt(start)
+    // A number of JSON has no zeros before its digits (RFC 8259 section 6).
+    const isWhole = digits > 0 && (digits === 1 || bytes[start] !== ZERO) && !isOfWord(bytes[end])
+    return isWhole && digits <= MAX_DIGITS ? number : this.#textAt(start)
   }
 
   #textAt(start: number): string {

@@ -54,7 +54,7 @@ export function accessLine(
   return line + END
 }
 
-/** What the lines of its requests say of a route. */
+/** The parts of a route that the lines of its requests contain. */
 type LoggedRoute = Pick<GatewayRoute, 'match' | 'name' | 'upstream' | 'labels'>
 
 /** Returns the fields of a route for the lines of its requests, as JSON, with a comma before each. */

@@ -11,7 +11,7 @@ export interface SettlementCounts {
   unsettledCalls: number
 }
 
-/** A value of a limit; `labels` are those beside its name. */
+/** A value of a limit, and its labels other than `limit`. */
 interface ShownValue {
   readonly labels?: Readonly<Record<string, string>>
   readonly value: number

@@ -2,7 +2,7 @@ import { type Allowance, boundOf } from '../../limit/store.ts'
 import type { ShownCaller } from '../../policy/counted-caller.ts'
 import { agreedCaller, type FoundCaller, isSameCaller, partShownAs } from '../../policy/found-caller.ts'
 import { sum } from '../../runtime/merge.ts'
-import { createRing, type Ring, secondOf } from './ring.ts'
+import { Ring, secondOf } from './ring.ts'
 
 /** Maximum callers that are kept when the table is full; more than are shown. */
 export const MAX_CALLERS = 256
@@ -57,8 +57,8 @@ const createRow = ({ parts, shown }: ShownCaller) => ({
   shown,
   /** True if calls of another caller that is shown alike are counted here, too. */
   isAmbiguous: false,
-  calls: createRing(CALLER_SECONDS),
-  refused: createRing(CALLER_SECONDS),
+  calls: new Ring(CALLER_SECONDS),
+  refused: new Ring(CALLER_SECONDS),
   limits: new Map<string, LatestDecision>(),
   /** The latest refusal; without a wait if there is none, or a call was admitted since. */
   refusal: new LatestDecision(),

@@ -5,7 +5,7 @@ import { countsBy } from '../../policy/caller-keys.ts'
 import type { CountedCaller, ShownCaller } from '../../policy/counted-caller.ts'
 import { nameClient } from '../../policy/name-callers.ts'
 import { CALLER_SECONDS, type CallerRow, createCallerTable, LatestDecision } from './caller-table.ts'
-import { createRing, secondOf } from './ring.ts'
+import { Ring, secondOf } from './ring.ts'
 
 /** Seconds that all requests are counted. */
 const TOTAL_SECONDS = 300
@@ -17,9 +17,9 @@ export type Activity = ReturnType<typeof createActivity>
  * `performance.now()`.
  */
 export function createActivity() {
-  const requests = createRing(TOTAL_SECONDS)
-  const refused = createRing(TOTAL_SECONDS)
-  const failed = createRing(TOTAL_SECONDS)
+  const requests = new Ring(TOTAL_SECONDS)
+  const refused = new Ring(TOTAL_SECONDS)
+  const failed = new Ring(TOTAL_SECONDS)
   const table = createCallerTable()
 
   function countFor(caller: ShownCaller, exchange: Exchange): void {
@@ -98,7 +98,7 @@ function recordDecision(row: CallerRow, exchange: Exchange, second: number, isOw
     // Calls may end in another order than they were decided.
     if (decidedAt >= latest.decidedAt) latest.record(allowance, key, decidedAt)
     if (admitted ? !allowance.admitted : allowance === refusedBy)
-      (latest.overs ??= createRing(CALLER_SECONDS)).add(second)
+      (latest.overs ??= new Ring(CALLER_SECONDS)).add(second)
     const { refusal } = row
     if (refusal.decidedAt > decidedAt) continue
     if (isOwn && allowance === refusedBy) refusal.record(allowance, key, decidedAt)

@@ -1,25 +1,40 @@
-export type Ring = ReturnType<typeof createRing>
+/**
+ * A ring of counts, one for each of the last `seconds`. A second is an integer that hardly ever
+ * decreases. The count of the newest second is a field: the ring of each caller is used so rarely that
+ * the processor reads its array from memory.
+ */
+export class Ring {
+  readonly #seconds: number
+  readonly #counts: Uint32Array
+  #newest = 0
+  /** The count of the newest second, whose place in the array is 0 until it is over. */
+  #latest = 0
 
-/** Creates a ring of counts, one for each of the last `seconds`. A second is an integer that never decreases. */
-export function createRing(seconds: number) {
-  const counts = new Uint32Array(seconds + 1)
-  let newest = 0
-
-  function advance(second: number): void {
-    if (second - newest >= counts.length) counts.fill(0)
-    else for (let s = newest + 1; s <= second; s++) counts[s % counts.length] = 0
-    newest = Math.max(newest, second)
+  constructor(seconds: number) {
+    this.#seconds = seconds
+    this.#counts = new Uint32Array(seconds + 1)
   }
-  return {
-    add(second: number): void {
-      advance(second)
-      counts[second % counts.length]!++
-    },
-    /** Returns the counts of the complete seconds before `second`, oldest first. */
-    before(second: number): readonly number[] {
-      advance(second)
-      return Array.from({ length: seconds }, (_, i) => counts[(second + 1 + i) % counts.length]!)
-    },
+
+  add(second: number): void {
+    if (second > this.#newest) this.#advance(second)
+    if (second === this.#newest) this.#latest++
+    else this.#counts[second % this.#counts.length]!++
+  }
+
+  /** Returns the counts of the complete seconds before `second`, oldest first. */
+  before(second: number): readonly number[] {
+    if (second > this.#newest) this.#advance(second)
+    const counts = this.#counts
+    return Array.from({ length: this.#seconds }, (_, i) => counts[(second + 1 + i) % counts.length]!)
+  }
+
+  #advance(second: number): void {
+    const counts = this.#counts
+    counts[this.#newest % counts.length] = this.#latest
+    this.#latest = 0
+    if (second - this.#newest >= counts.length) counts.fill(0)
+    else for (let s = this.#newest + 1; s <= second; s++) counts[s % counts.length] = 0
+    this.#newest = second
   }
 }
 

@@ -31,22 +31,6 @@ const REWRITING = nameSet(`
 /** Fields that name the client, as gateways set them. */
 const CLIENT_FIELDS = nameSet('x-client-id x-clientid')
 
-/** The fields by which frameworks replace the method of a POST. */
-const METHOD_OVERRIDES = ['x-http-method-override', 'x-http-method', 'x-method-override'] as const
-
-/** Returns the first field that asks for another method than that of the request; a blank one asks for none. */
-export const contradictingOverride = (
-  headers: Readonly<Record<string, string | string[] | undefined>>,
-  method: string,
-): string | undefined =>
-  METHOD_OVERRIDES.find((name) => {
-    const asked = headers[name]
-    if (asked === undefined) return false
-    // Node.js joins repeated fields of these names with commas.
-    const methods = (asked as string).split(',').map((one) => one.trim().toUpperCase())
-    return methods.some((one) => one !== '' && one !== method)
-  })
-
 /**
  * Fields that only a proxy may set, a paragraph each: the address, host and scheme (RFC 7239), the
  * certificate of a TLS client (RFC 9440; WebSphere's `$WSCC` is normalised to `-wscc`), the identity,

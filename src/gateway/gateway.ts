@@ -1,9 +1,9 @@
 import { hasChunks } from '../downstream/body.ts'
 import { corsOf } from '../downstream/cors.ts'
 import { BODILESS, bodyLength, mayBeUnread } from '../downstream/framing.ts'
+import { contradictingOverride } from '../downstream/head.ts'
 import type { Serve } from '../downstream/listener/pipelining.ts'
 import { matchReadings, refuseReadings } from '../downstream/readings.ts'
-import { contradictingOverride } from '../downstream/request-fields.ts'
 import { hasReleasedSocket } from '../downstream/listener/released.ts'
 import { acceptsKeys, acceptsTokens, isGuarded } from '../downstream/router.ts'
 import { ABSOLUTE, loggablePath, loggableTarget, parseTarget } from '../downstream/target.ts'
@@ -89,7 +89,7 @@ function parse(deps: GatewayDeps, exchange: Exchange): Outcome {
   const respelled = asked && deps.askedFields.findRespelled(request.rawHeaders)
   if (respelled !== undefined)
     return badRequest(`Do not send ${respelled}: it is read here in another spelling.`)
-  const override = contradictingOverride(request.headers, exchange.method)
+  const override = contradictingOverride(exchange.head, exchange.method)
   if (override !== undefined)
     return badRequest(`The field ${override} asks for another method; send the request with that method.`)
   const length = bodyLength(request)

@@ -11,8 +11,11 @@ import { Counter, Histogram, Registry } from 'prom-client'
 import { normalizeAddress } from '../src/runtime/address.ts'
 import { refusalReply } from '../src/downstream/reply.ts'
 import { segmentsOf } from '../src/downstream/target.ts'
-import { Refusal } from '../src/errors.ts'
+import type { Refusal } from '../src/errors.ts'
+import { exceeded } from '../src/gateway/exceeded.ts'
 import { type Exchange, peerAddress } from '../src/gateway/exchange.ts'
+import type { Allowance } from '../src/limit/store.ts'
+import type { Limit } from '../src/policy/limit.ts'
 import { instant } from '../src/runtime/instant.ts'
 import { accessLine, routeText } from '../src/observe/log-lines.ts'
 import { createHotCounter } from '../src/observe/hot-counter.ts'
@@ -133,13 +136,17 @@ const plainLine = ({ target, route, caller, decision, ...rest }: Exchange, level
 /** Lines are encoded into a page. */
 const page = Buffer.alloc(4096)
 
-const REFUSAL = new Refusal(
-  'TooManyRequests',
-  'The limit "requests" allows 1000 calls in 1 minute. Retry in 12 seconds.',
-  {
-    ...{ violatedPolicies: ['requests'], retryAfterSecs: 12 },
-  },
-)
+const LIMIT: Limit = {
+  name: 'requests',
+  per: ['client'],
+  limit: 1000,
+  windowMs: 60_000,
+  shadow: false,
+  changes: [],
+}
+const refusing = { ...allowance, windowMs: 60_000, admitted: false, retryAfterMs: 11_500 } as Allowance
+const refused = { allowances: [refusing], refusedBy: refusing }
+
 const plainProblem = (
   { status, code, message, violatedPolicies, retryAfterSecs }: Refusal,
   id: string,
@@ -178,10 +185,11 @@ const CASES: Readonly<Record<string, Case>> = {
     fast: () => appendFields(new ServerResponse(request).writeHead(200, FRAMING), TEXT),
     plain: () => new ServerResponse(request).writeHead(200, [...FRAMING, ...LIST]),
   },
-  problem: {
+  refusal: {
     calls: 1,
-    fast: () => refusalReply(REFUSAL, 'problem', '0123').body,
-    plain: () => plainProblem(REFUSAL, '0123'),
+    fast: () => refusalReply(exceeded(refused, [LIMIT]), 'problem', '0123').body,
+    // Without a limit, none is kept.
+    plain: () => plainProblem(exceeded(refused, []), '0123'),
   },
   'reset-time': {
     calls: 1,

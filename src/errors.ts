@@ -50,6 +50,8 @@ export class Refusal {
   readonly cause: unknown
   /** The client with verified credentials that is refused, for the log. */
   readonly client: string | undefined
+  /** What `downstream/reply.ts` rendered of it, which the replies to a flood share. */
+  problem: RenderedProblem | undefined = undefined
 
   constructor(code: ErrorCode, message: string, details: RefusalDetails = {}) {
     this.code = code
@@ -66,7 +68,13 @@ export class Refusal {
   }
 }
 
-export type RefusalDetails = Partial<Omit<Refusal, 'code' | 'status' | 'message'>>
+export type RefusalDetails = Partial<Omit<Refusal, 'code' | 'status' | 'message' | 'problem'>>
+
+/** The body of a problem up to the request id, for the documentation that its type leads to. */
+interface RenderedProblem {
+  readonly docs: string | undefined
+  readonly start: string
+}
 
 /** A refusal that is thrown, or that ends a response in flight. */
 export class Failure extends Error {

@@ -1,9 +1,5 @@
-import { Refusal } from '../errors.ts'
-import { type Decision, refuses, retryAfterSecs } from '../limit/decision.ts'
-import { boundOf } from '../limit/store.ts'
+import { type Decision, retryAfterSecs } from '../limit/decision.ts'
 import type { Quota } from '../limit/quota.ts'
-import { formatCalendar } from '../policy/calendar.ts'
-import type { Limit } from '../policy/limit.ts'
 import { instant } from '../runtime/instant.ts'
 
 /** Content of the header fields: the allowances of a call, and the one that refused it. */
@@ -49,40 +45,3 @@ export function draftHeaders({ allowances }: Reported, quotas: readonly Quota[])
   })
   return `\r\nRateLimit-Policy: ${policies.join(', ')}\r\nRateLimit: ${limits.join(', ')}`
 }
-
-/**
- * Returns the 429, or the configured refusal, of a refused decision, without the fields of
- * `decisionHeaders`. Throws a TypeError for an admitted one.
- */
-export function exceeded({ allowances, refusedBy }: Reported, limits: readonly Limit[] = []) {
-  const { name, limit, windowMs } = refusedBy!
-  const configured = limits.find((limit) => limit.name === name)
-  const { calendar, refusal: reply, inPoints, cost, isConcurrent } = configured ?? {}
-  const secs = retryAfterSecs(refusedBy!)
-  let span = calendar ? `in a calendar ${formatCalendar(calendar)}` : `in ${durationText(windowMs)}`
-  if (isConcurrent) span = 'at once'
-  else if (inPoints) span += `; this call takes ${cost}`
-  const calls = count(limit, inPoints ? 'point' : 'call')
-  const part = boundOf(refusedBy!)
-  const bound =
-    part === undefined
-      ? ''
-      : ` While the shared counters do not answer, this gateway admits ${part} of the ${limit}.`
-  const message =
-    limit === 0
-      ? `The limit "${name}" allows this client no calls.`
-      : `The limit "${name}" allows ${calls} ${span}.${bound} Retry in ${count(secs, 'second')}.`
-  const violatedPolicies = allowances.filter(refuses).map(({ name }) => name)
-  return new Refusal('TooManyRequests', message, { retryAfterSecs: secs, violatedPolicies, reply })
-}
-
-const UNITS_MS = { day: 86_400_000, hour: 3_600_000, minute: 60_000, second: 1000, millisecond: 1 }
-const UNITS = Object.entries(UNITS_MS)
-
-/** Formats a duration in the largest unit that divides it: `1 minute`, `90 seconds`. */
-export function durationText(ms: number): string {
-  const [unit, unitMs] = UNITS.find(([, unitMs]) => ms % unitMs === 0)!
-  return count(ms / unitMs, unit)
-}
-
-const count = (number: number, noun: string): string => `${number} ${noun}${number === 1 ? '' : 's'}`

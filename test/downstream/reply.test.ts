@@ -1,4 +1,6 @@
 import { describe, expect, it } from 'vitest'
+import { refusalReply } from '../../src/downstream/reply.ts'
+import { notFound } from '../../src/errors.ts'
 import { call, startGateway, token } from '../helpers/gateway.ts'
 import { startUpstream } from '../helpers/upstream.ts'
 
@@ -94,4 +96,21 @@ it('with errors.documentation, the type of a problem leads to the entry of its c
   expect(got.map(({ json }) => json.type)).toEqual(
     ['unauthorized', 'toomanyrequests', 'notfound', 'badrequest'].map((anchor) => `${page}#${anchor}`),
   )
+})
+
+it('a refusal that is replied to again has the request id and the documentation of the reply', () => {
+  const refusal = notFound()
+  const replies = [
+    ['1', undefined],
+    ['2', undefined],
+    ['3', 'https://docs.example.com/errors'],
+    ['4', undefined],
+  ] as const
+  const bodies = replies.map(([id, docs]) => JSON.parse(refusalReply(refusal, 'problem', id, docs).body))
+  expect(bodies.map(({ correlationId, type }) => [correlationId, type])).toEqual([
+    ['1', 'about:blank'],
+    ['2', 'about:blank'],
+    ['3', 'https://docs.example.com/errors#notfound'],
+    ['4', 'about:blank'],
+  ])
 })

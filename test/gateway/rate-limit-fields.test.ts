@@ -1,51 +1,14 @@
 import fc from 'fast-check'
 import { parseList } from 'structured-headers'
 import { describe, expect, test } from 'vitest'
-import { type Decision, longestWait } from '../../src/limit/decision.ts'
-import { decisionHeaders, draftHeaders, exceeded } from '../../src/gateway/rate-limit-fields.ts'
+import type { Decision } from '../../src/limit/decision.ts'
+import { decisionHeaders, draftHeaders } from '../../src/gateway/rate-limit-fields.ts'
 import type { Allowance } from '../../src/limit/store.ts'
 import { HIDDEN_FIELDS, isRateLimitField, isSetByGateway } from '../../src/downstream/own-fields.ts'
+import { admitted, allowance, refused, requests, shadow } from '../helpers/decisions.ts'
 import { fieldsOf } from '../helpers/fields.ts'
 
-const AT = Date.UTC(2026, 10, 21, 10, 15, 30, 123)
-
-function allowance(rest: Partial<Allowance> = {}): Allowance {
-  return {
-    name: 'sync',
-    limit: 1,
-    windowMs: 5000,
-    used: 1,
-    remaining: 0,
-    resetAt: AT,
-    resetAfterMs: 4321.5,
-    retryAfterMs: 4321.5,
-    admitted: false,
-    shadow: false,
-    own: 0,
-    ...rest,
-  }
-}
-
-const requests = allowance({
-  name: 'requests',
-  limit: 1000,
-  windowMs: 60_000,
-  remaining: 998,
-  resetAfterMs: 30_000,
-  retryAfterMs: 0,
-  admitted: true,
-})
 const sync = allowance()
-const shadow = allowance({ name: 'trial', shadow: true, retryAfterMs: 50_000 })
-
-function refused(...allowances: Allowance[]): Decision {
-  return { admitted: false, allowances, refusedBy: longestWait(allowances)!, mode: 'store', cached: false }
-}
-
-function admitted(...allowances: Allowance[]): Decision {
-  return { admitted: true, allowances, mode: 'store', cached: false }
-}
-
 const ISO = '2026-11-21T10:15:30.123Z'
 
 describe('the headers of a decision', () => {
@@ -132,48 +95,6 @@ test('Reset is an instant in ISO 8601 with milliseconds, in UTC, also after any 
       }
     }),
   )
-})
-
-describe('the message of a refusal', () => {
-  test.each<[Partial<Allowance>, string]>([
-    [{}, 'The limit "sync" allows 1 call in 5 seconds. Retry in 5 seconds.'],
-    [
-      { limit: 1000, windowMs: 60_000, retryAfterMs: 1 },
-      'The limit "sync" allows 1000 calls in 1 minute. Retry in 1 second.',
-    ],
-    [
-      { limit: 2, windowMs: 500, retryAfterMs: 400 },
-      'The limit "sync" allows 2 calls in 500 milliseconds. Retry in 1 second.',
-    ],
-    [{ limit: 0, windowMs: 90_000, retryAfterMs: 90_000 }, 'The limit "sync" allows this client no calls.'],
-    [{ limit: 5, windowMs: 7_200_000 }, 'The limit "sync" allows 5 calls in 2 hours. Retry in 5 seconds.'],
-    [
-      { limit: 5, windowMs: 31 * 86_400_000 },
-      'The limit "sync" allows 5 calls in 31 days. Retry in 5 seconds.',
-    ],
-    [{ limit: 5, windowMs: 1000 }, 'The limit "sync" allows 5 calls in 1 second. Retry in 5 seconds.'],
-    [
-      { limit: 200, part: 4, windowMs: 60_000 },
-      'The limit "sync" allows 200 calls in 1 minute. While the shared counters do not answer, this gateway admits 4 of the 200. Retry in 5 seconds.',
-    ],
-    [
-      { limit: 200, part: 200, windowMs: 60_000 },
-      'The limit "sync" allows 200 calls in 1 minute. Retry in 5 seconds.',
-    ],
-  ])('%j', (rest, detail) => {
-    expect(exceeded(refused(allowance(rest))).message).toBe(detail)
-  })
-
-  test('names every limit that refused, except shadow limits', () => {
-    const both = refused(
-      allowance({ name: 'a' }),
-      requests,
-      allowance({ name: 'b', retryAfterMs: 9000 }),
-      shadow,
-    )
-    expect(exceeded(both)).toMatchObject({ violatedPolicies: ['a', 'b'], retryAfterSecs: 9 })
-    expect(both.refusedBy!.name).toBe('b')
-  })
 })
 
 describe('the headers of the draft', () => {

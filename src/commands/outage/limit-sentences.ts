@@ -1,4 +1,4 @@
-import { durationText } from '../../gateway/rate-limit-fields.ts'
+import { durationText } from '../../gateway/exceeded.ts'
 import type { OutageBounds, Sharing } from '../../limit/fallback/part.ts'
 import type { OutageMode } from '../../limit/quota.ts'
 import { formatCalendar } from '../../policy/calendar.ts'

@@ -109,7 +109,9 @@ export function createBearer(trusted: readonly TrustedIssuer[], verifyProof?: Ve
     if (signature === undefined || isRepeated(signature)) {
       // A slice would keep the whole header field in memory, whose spaces the caller chooses.
       const copy = Buffer.from(token).toString('latin1')
-      verified.set(cacheKeyOf(copy), { ...result, identity, token: copy })
+      const { until, keys, set } = result
+      // Copies by `...result` have several shapes, for which V8 looks up each property.
+      verified.set(cacheKeyOf(copy), { identity, until, keys, set, token: copy })
     }
     return identity
   }

@@ -44,8 +44,8 @@ export interface Confirmation {
 export interface VerifiedToken {
   readonly identity: Identity
   readonly until: number
-  readonly keys?: Keys
-  readonly set?: KeySet
+  readonly keys?: Keys | undefined
+  readonly set?: KeySet | undefined
 }
 
 export type Verification = VerifiedToken | CredentialsError

@@ -147,5 +147,15 @@ function text(name: string, value: string | undefined): string {
   return UNESCAPED.test(value) ? `,"${name}":"${value}"` : `,"${name}":${escaped(JSON.stringify(value))}`
 }
 
-/** Returns the time field of a line, with the comma before it. */
-export const timestamp = (): string => `,"time":"${instant(Date.now())}"`
+let lastMs = 0
+let lastTimestamp = ''
+
+/** Returns the time field of a line, with the comma before it; the lines of a millisecond share it. */
+export function timestamp(): string {
+  const ms = Date.now()
+  if (ms !== lastMs) {
+    lastTimestamp = `,"time":"${instant(ms)}"`
+    lastMs = ms
+  }
+  return lastTimestamp
+}

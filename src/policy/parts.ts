@@ -1,11 +1,16 @@
 import { badRequest, Refusal } from '../errors.ts'
 import { keyOf } from '../limit/key.ts'
+import { memoize } from '../runtime/memoize.ts'
 import { encodePart, encoderOf, nameInKeys } from './key.ts'
 import type { Caller, Facts } from './facts.ts'
 import { compileKind, type Parameters, secretParts } from './parameter-kinds.ts'
 import type { Limit } from './limit.ts'
 import { isDigest } from './secret-values.ts'
 import { nameIn, type ReadPart, valueReader, wordOf } from './words.ts'
+
+/** Maximum keys of a limit that are kept for the values of tokens, and the maximum length of these. */
+const MAX_KEPT = 10_000
+const MAX_LENGTH = 256
 
 /**
  * True for first parts that differ, or are undefined, between requests with the same token and URL.
@@ -70,6 +75,7 @@ export function compileKey(
     const read = readerOf(part, parameters)
     return { part, read, ...refusalsOf(part, parameters) }
   })
+  const begin = beginner(prefix, name, per[0])
   const skipped = skipsMissing ? parts.filter(({ part }) => wordOf(part).mayLack) : []
   return {
     keyFor(caller, facts) {
@@ -78,7 +84,7 @@ export function compileKey(
         const text = read(caller, facts)
         if (text === undefined) return lacking
         if (text === null) return malformed
-        key = key === '' ? keyOf(prefix, name, text) : `${key}:${text}`
+        key = key === '' ? begin(text) : `${key}:${text}`
       }
       return key === '' ? keyOf(prefix, name) : key
     },
@@ -95,6 +101,16 @@ export function compileKey(
     lackingIn: (caller, facts) =>
       parts.filter(({ read }) => typeof read(caller, facts) !== 'string').map(({ part }) => part),
   }
+}
+
+/**
+ * Returns the function that makes the key of a first part. A client calls again: its key is kept, as
+ * the maps that are keyed by it would hash a new one for each call.
+ */
+function beginner(prefix: string, name: string, first: string | undefined): (text: string) => string {
+  const begin = (text: string): string => keyOf(prefix, name, text)
+  const isOfToken = first !== undefined && wordOf(first).from === 'token'
+  return isOfToken ? memoize(begin, MAX_KEPT, MAX_LENGTH) : begin
 }
 
 /**

@@ -55,7 +55,7 @@ const FORMATS = {
 /** Returns the reply to a refused request. */
 export function refusalReply(refusal: Refusal, format: ErrorFormat, requestId: string, docs?: string): Reply {
   const { status, headers: given, reply } = refusal
-  const checked = { ...given, ...reply?.headers }
+  const checked = reply === undefined ? given : { ...given, ...reply.headers }
   const headers = reply?.body === undefined ? FORMATS[format].headers : headersOf(reply.contentType)
   const body = reply?.body ?? FORMATS[format].bodyOf(refusal, requestId, docs)
   return { status, checked, headers, body }

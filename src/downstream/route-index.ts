@@ -43,6 +43,9 @@ interface Shared<R> {
   readonly root: Place<R>
 }
 
+/** The index of no patterns: most routers have no guarded routes, and no teams. */
+const EMPTY: RouteIndex<never> = { first: () => undefined, all: () => [] }
+
 /**
  * Creates the index of patterns: a tree of their segments for each host. A lookup follows the
  * literal and the parameter at each segment, and leaves out places that only have later patterns
@@ -51,6 +54,7 @@ interface Shared<R> {
  * to parameters, in any order; the order of the file decides here.)
  */
 export function createRouteIndex<R extends Pattern>(routes: readonly R[]): RouteIndex<R> {
+  if (routes.length === 0) return EMPTY
   const named = new Map<string, Place<R>>()
   const shared = new Map<Pattern['hosts'], Shared<R>>()
 

@@ -1,5 +1,9 @@
 #!/usr/bin/env node
 
+import { keepTickObject } from '../src/runtime/tick-object.ts'
+
+keepTickObject()
+
 // Until `start` handles signals, a third of a second later: the kernel drops SIGTERM for process 1 without a
 // listener, and a container would be killed at the end of its grace period. SIGHUP and SIGUSR2 would end the process.
 if (process.argv[2] === 'start') {

@@ -43,7 +43,7 @@ const ROOMS = `
   commands/replay    | authenticate/key commands commands/replay/formats config config/yaml downstream errors limit limit/memory policy runtime | cli-progress
   commands/replay/formats | actual commands runtime                                                  |
   commands/sandbox   | authenticate/key commands config process runtime                                              | oidc-provider
-  bin                | commands                                                                     |`
+  bin                | commands runtime                                                             |`
 
 const words = (text = ''): readonly string[] => text.split(' ').filter(Boolean)
 const rules = new Map(

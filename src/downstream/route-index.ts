@@ -27,13 +27,14 @@ interface Entry<R> {
 interface Place<R> {
   /** The lowest position of the entries here and below. */
   readonly first: number
-  readonly literals: Map<string, Place<R>>
+  /** The places after literals; undefined without one. */
+  literals: Map<string, Place<R>> | undefined
   /** The place after a segment that is a parameter, of any name. */
   parameter: Place<R> | undefined
   /** The patterns that end here. */
-  readonly whole: Entry<R>[]
+  whole: Entry<R>[]
   /** The patterns that end here with a `*`. */
-  readonly rest: Entry<R>[]
+  rest: Entry<R>[]
 }
 
 /** The patterns that name no host, and have the same `hosts`. */
@@ -70,8 +71,9 @@ export function createRouteIndex<R extends Pattern>(routes: readonly R[]): Route
   for (const [position, route] of routes.entries()) {
     let place = rootOf(route, position)
     for (const segment of route.segments) place = placeAfter(place, segment, position)
-    const entries = route.rest ? place.rest : place.whole
-    entries.push({ route, position })
+    const entry = { route, position }
+    if (route.rest) place.rest = added(place.rest, entry)
+    else place.whole = added(place.whole, entry)
   }
 
   const unnamed = [...shared.values()]
@@ -98,22 +100,32 @@ export function createRouteIndex<R extends Pattern>(routes: readonly R[]): Route
   }
 }
 
+const NONE: never[] = []
+
+/** Creates a place. Most places have few parts: of 10,000 patterns, empty lists and maps take 10 MB. */
 const createPlace = <R>(first: number): Place<R> => ({
   first,
-  literals: new Map(),
+  literals: undefined,
   parameter: undefined,
-  whole: [],
-  rest: [],
+  whole: NONE,
+  rest: NONE,
 })
+
+function added<R>(entries: Entry<R>[], entry: Entry<R>): Entry<R>[] {
+  if (entries.length === 0) return [entry]
+  entries.push(entry)
+  return entries
+}
 
 /** Returns the place after a segment, which it adds for the pattern at `position` if there is none. */
 function placeAfter<R>(place: Place<R>, segment: Pattern['segments'][number], position: number): Place<R> {
   if ('param' in segment) return (place.parameter ??= createPlace(position))
+  place.literals ??= new Map()
   const known = place.literals.get(segment.literal)
   if (known !== undefined) return known
-  const added = createPlace<R>(position)
-  place.literals.set(segment.literal, added)
-  return added
+  const next = createPlace<R>(position)
+  place.literals.set(segment.literal, next)
+  return next
 }
 
 /** Returns the first entry at or below a place that matches; `found` if no earlier one does. */
@@ -135,7 +147,7 @@ function firstIn<R, A extends AskedPath>(
 }
 
 const literalPlace = <R>({ literals }: Place<R>, segment: string | undefined): Place<R> | undefined =>
-  segment === undefined ? undefined : literals.get(segment)
+  segment === undefined ? undefined : literals?.get(segment)
 
 /** Returns the first of `entries` that is accepted; `found` if that is earlier. */
 function earlierOf<R, A extends AskedPath>(

@@ -104,12 +104,15 @@ type Counted = Pick<Route, 'segments'> & { readonly limits: readonly KeyedLimit[
 export const countedParameters = (route: Counted): readonly string[] =>
   parametersOf(route).filter((name) => route.limits.some(({ per }) => per.includes(name)))
 
+const acceptAll = (): undefined => undefined
+
 /**
  * Compiles the check of a route's counted path parameters, which returns a 400 for a parameter that
  * is not of its kind.
  */
 export function compileParameters(route: Counted, parameters: Parameters) {
   const checks = countedParameters(route).map((name) => ({ name, ...compileKind(parameters, name) }))
+  if (checks.length === 0) return acceptAll
   return ({ params }: { readonly params: Params }): Refusal | undefined => {
     for (const { name, cause, accepts, words } of checks) {
       if (accepts(decodeSegment(params[name]!))) continue

@@ -13,28 +13,47 @@ interface LimitedRoute extends Route {
 /** A route with its path parameters and limits compiled. */
 export type CompiledRoute<R extends LimitedRoute> = ReturnType<typeof compileRoutes<R>>[number]
 
+/** The limits of a route, compiled. */
+type CompiledLimits = ReturnType<typeof compileLimits>
+
 /**
  * Compiles the path parameters and the limits of each route, for the gateway, for `explain` and for
- * `replay`.
+ * `replay`. Most routes have the same few limits, which they share.
  */
 export function compileRoutes<R extends LimitedRoute>(routes: readonly R[], options: LimitOptions) {
-  // Most routes have the same few limits: 10,000 would hold 20 MB of them otherwise.
-  const known = new Map<Limit, CompiledLimit>()
-  function compile(limit: Limit): CompiledLimit {
-    const compiled = known.get(limit) ?? compileLimit(limit, options)
-    known.set(limit, compiled)
+  const known = new Map<Limit, { readonly compiled: CompiledLimit; readonly number: number }>()
+  const shared = new Map<string, CompiledLimits>()
+  function compile(limit: Limit) {
+    const one = known.get(limit) ?? { compiled: compileLimit(limit, options), number: known.size }
+    known.set(limit, one)
+    return one
+  }
+  function compileAll(limits: readonly Limit[]): CompiledLimits {
+    const all = limits.map(compile)
+    const id = all.map(({ number }) => number).join()
+    const compiled =
+      shared.get(id) ??
+      compileLimits(
+        all.map((one) => one.compiled),
+        options.parameters,
+      )
+    shared.set(id, compiled)
     return compiled
   }
 
-  return routes.map((route) => {
-    const compiled = route.limits.map(compile)
-    return {
-      ...route,
-      compiled,
-      counted: countedParameters(route),
-      refuseParams: compileParameters(route, route.parameters ?? options.parameters ?? {}),
-      quotas: applyAll(compiled),
-      callersOf: compileCallers(route.limits, options.parameters),
-    }
-  })
+  return routes.map((route) => ({
+    ...route,
+    counted: countedParameters(route),
+    refuseParams: compileParameters(route, route.parameters ?? options.parameters ?? {}),
+    ...compileAll(route.limits),
+  }))
 }
+
+const compileLimits = (compiled: readonly CompiledLimit[], parameters: Parameters | undefined) => ({
+  compiled,
+  quotas: applyAll(compiled),
+  callersOf: compileCallers(
+    compiled.map(({ limit }) => limit),
+    parameters,
+  ),
+})

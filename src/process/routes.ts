@@ -65,21 +65,27 @@ export function openRoutes(
   const listed = new Set(clients.map(({ caller }) => caller))
   const labelOf = (client = ''): string => (listed.has(client) ? client : OTHER_CLIENTS)
   const clientLabel = metrics.clients === 'listed' ? labelOf : undefined
+  const ofLimits = new Map<readonly CompiledLimit[], LimitedParts>()
+  /** Returns what the routes share that have the same compiled limits. */
+  function partsOf(compiled: readonly CompiledLimit[]): LimitedParts {
+    const parts = ofLimits.get(compiled) ?? limitedParts(compiled, config)
+    ofLimits.set(compiled, parts)
+    return parts
+  }
+  const shownPerClient = shownQuotaOf(perClient)
   function serve(route: ServedRoute): GatewayRoute {
-    const settling = settlingOf(route.limits)
+    const parts = partsOf(route.compiled)
     const own = fields.get(route.upstream ?? '') ?? askedFields
     return {
       ...route,
-      countsByIp: route.limits.some(({ per }) => per.some((part) => wordOf(part).from === 'connection')),
-      fields: settling?.readsBody === true ? withoutCompression(own) : own,
+      ...parts,
+      fields: parts.settling?.readsBody === true ? withoutCompression(own) : own,
       logText: routeText(route),
       clientLabel,
       forward: route.upstream === undefined ? undefined : forwards.get(route.upstream)!,
       errorFormat: isGuarded(route) ? 'oauth' : (errorFormats.get(route.upstream ?? '') ?? 'problem'),
       cors: compileCors(route.cors),
-      settling,
-      shownQuota: shownQuotaOf(route.respond === undefined ? route.compiled : perClient),
-      proofQuota: proofQuotaOf(route, config),
+      shownQuota: route.respond === undefined ? parts.shownQuota : shownPerClient,
     }
   }
   const showPath = createShowPath(routes, parameters)
@@ -96,6 +102,19 @@ export function openRoutes(
     errorFormatOf: hostErrorFormats(served),
     documentation: config.errors.documentation,
     rateLimitHeaders: headers.draft === 'none' ? decisionHeaders : withDraftHeaders,
+  }
+}
+
+/** The parts of a route that depend on its limits alone. */
+type LimitedParts = Pick<GatewayRoute, 'countsByIp' | 'settling' | 'shownQuota' | 'proofQuota'>
+
+function limitedParts(compiled: readonly CompiledLimit[], config: Config): LimitedParts {
+  const limits = compiled.map(({ limit }) => limit)
+  return {
+    countsByIp: limits.some(({ per }) => per.some((part) => wordOf(part).from === 'connection')),
+    settling: settlingOf(limits),
+    shownQuota: shownQuotaOf(compiled),
+    proofQuota: proofQuotaOf(limits[0], config),
   }
 }
 
@@ -116,7 +135,7 @@ function shownQuotaOf(limits: readonly CompiledLimit[]): GatewayRoute['shownQuot
  * that a cluster decides both at once. All replays of a proof must have the same key: they may come
  * from another address, with other header fields.
  */
-function proofQuotaOf({ limits: [first] }: ServedRoute, config: Config): GatewayRoute['proofQuota'] {
+function proofQuotaOf(first: Limit | undefined, config: Config): GatewayRoute['proofQuota'] {
   const { prefix, parameters } = config
   const part = first?.per[0]
   const read =

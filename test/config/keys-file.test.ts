@@ -209,7 +209,7 @@ describe('the file of keys', () => {
         // Both refuse ids with characters that are not seen.
         if (read === undefined || clientIdIssue(read.client) !== true) return
         // A line before it that only YAML reads.
-        const [, ofYaml] = readKeys(`- {id: z, sha256: "${hash('z')}"}\n${line}\n`, 'keys.yaml')
+        const [, ofYaml] = readKeys(`- {id: line-before, sha256: "${hash('z')}"}\n${line}\n`, 'keys.yaml')
         expect(read).toEqual(ofYaml)
       }),
       runs(300),

@@ -50,7 +50,7 @@ export class Refusal {
   readonly cause: unknown
   /** The client with verified credentials that is refused, for the log. */
   readonly client: string | undefined
-  /** What `downstream/reply.ts` rendered of it, which the replies to a flood share. */
+  /** The cache of `downstream/reply.ts`: the replies to a flood share it. */
   problem: RenderedProblem | undefined = undefined
 
   constructor(code: ErrorCode, message: string, details: RefusalDetails = {}) {

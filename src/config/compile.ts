@@ -56,7 +56,8 @@ export async function compile(settings: Settings, given: Given): Promise<Compila
   const keep = await compileKeep(settings, files, given.sources)
   const store = await compileStore(settings, files)
   const limits = compileLimits(settings)
-  const named = { limits: byName(limits), upstreams: byName(settings.upstreams) }
+  const upstreams = byName(settings.upstreams)
+  const named = { limits: byName(limits), upstreams, copyOf: createLimitCopies() }
   const resource = resourceOf(settings)
   const served: readonly ServedRoute[] = [
     ...routes,
@@ -176,6 +177,18 @@ function compileLimits({ limits, routes }: Settings): readonly Limit[] {
 interface Named {
   readonly limits: ReadonlyMap<string, Limit>
   readonly upstreams: ReadonlyMap<string, Settings['upstreams'][number]>
+  /** Returns a copy of a limit with a route's own values, which all routes with the same ones share. */
+  copyOf(limit: Limit, own: Partial<Limit>): Limit
+}
+
+function createLimitCopies(): Named['copyOf'] {
+  const copies = new Map<string, Limit>()
+  return (limit, own) => {
+    const id = JSON.stringify([limit.name, own])
+    const copy = copies.get(id) ?? { ...limit, ...own }
+    copies.set(id, copy)
+    return copy
+  }
 }
 
 function compileRoute(route: ServedRoute, settings: Settings, named: Named) {
@@ -189,9 +202,9 @@ function compileRoute(route: ServedRoute, settings: Settings, named: Named) {
     limits: own
       .filter((limit) => costOf(route, limit) > 0)
       .map((limit) => {
-        if (limit.isConcurrent) return { ...limit, windowMs: leaseMsOf(route, settings, named) }
+        if (limit.isConcurrent) return named.copyOf(limit, { windowMs: leaseMsOf(route, settings, named) })
         if (limit.inPoints !== true) return limit
-        return { ...limit, cost: costOf(route, limit), actual: actualOf(route, limit) }
+        return named.copyOf(limit, { cost: costOf(route, limit), actual: actualOf(route, limit) })
       }),
   }
 }

@@ -21,7 +21,7 @@ function added<Value>(values: Value[], value: Value): Value[] {
   return values
 }
 
-/** Collects every `Host`, `Authorization` and `DPoP` value, and every one that asks for another method. */
+/** Collects every value of `Host`, `Authorization` and `DPoP`, and of the fields that may replace the method. */
 export function readHead(rawHeaders: readonly string[]): Head {
   let hosts: string[] = NONE
   let authorization: string[] = NONE

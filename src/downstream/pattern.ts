@@ -57,7 +57,7 @@ const PARAM = /^:[A-Za-z_][A-Za-z0-9_]*$/
 const DECODED_DIFFERENTLY = new RegExp(ESCAPE_OF_SEVERAL_READINGS, 'i')
 const LITERAL = /^(?!:|\.\.?$)(?:[A-Za-z0-9._~!$&'()*+,=@:-]|%[0-9A-F]{2})+$/
 
-/** Returns the set of a list of methods, which the routes share that name the same ones. */
+/** Returns the set of a list of methods; routes with the same list share one set. */
 const methodSet = memoize((list): ReadonlySet<string> => new Set(list.split(',')), 100, 300)
 
 /** Parses `[METHOD[,METHOD]] [host]/path`; returns an error message for an invalid pattern. */

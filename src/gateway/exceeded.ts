@@ -5,17 +5,18 @@ import { formatCalendar } from '../policy/calendar.ts'
 import type { Limit } from '../policy/limit.ts'
 import type { Reported } from './rate-limit-fields.ts'
 
-/** Maximum refusals of a limit that are kept. */
-const MAX_KEPT = 100
+/** Maximum refusals that are kept, of all limits. */
+const MAX_KEPT = 1000
 
-/** A refusal, and the allowance of the limit that it is of. */
+/** A refusal, and the allowance that it was made from. */
 interface Kept {
   readonly by: Allowance
   readonly refusal: Refusal
 }
 
 /** The refusals of each limit, by their `retryAfterSecs`. */
-const keptOf = new WeakMap<Limit, Map<number, Kept>>()
+let keptOf = new WeakMap<Limit, Map<number, Kept>>()
+let size = 0
 
 /**
  * Returns the 429, or the configured refusal, of a refused decision, without the fields of
@@ -26,13 +27,11 @@ export function exceeded({ allowances, refusedBy }: Reported, limits: readonly L
   const by = refusedBy!
   const configured = limits.find(({ name }) => name === by.name)
   if (configured === undefined) return refusalOf(by, violated(allowances), undefined)
-  const refusals = refusalsOf(configured)
   const secs = retryAfterSecs(by)
-  const known = refusals.get(secs)
+  const known = keptOf.get(configured)?.get(secs)
   if (known !== undefined && saysSame(known, by, allowances)) return known.refusal
   const refusal = refusalOf(by, violated(allowances), configured)
-  if (refusals.size === MAX_KEPT) refusals.clear()
-  refusals.set(secs, { by, refusal })
+  keep(configured, secs, { by, refusal })
   return refusal
 }
 
@@ -54,12 +53,15 @@ function saysSame({ by: before, refusal }: Kept, by: Allowance, allowances: read
   return same === policies.length
 }
 
-function refusalsOf(limit: Limit): Map<number, Kept> {
-  const known = keptOf.get(limit)
-  if (known !== undefined) return known
-  const refusals = new Map<number, Kept>()
-  keptOf.set(limit, refusals)
-  return refusals
+/** Keeps a refusal of a limit; drops those of all limits when there are too many. */
+function keep(limit: Limit, secs: number, kept: Kept): void {
+  if (size === MAX_KEPT) {
+    keptOf = new WeakMap()
+    size = 0
+  }
+  const refusals = keptOf.get(limit) ?? new Map<number, Kept>()
+  keptOf.set(limit, refusals.set(secs, kept))
+  size++
 }
 
 function refusalOf(by: Allowance, violatedPolicies: readonly string[], configured: Limit | undefined) {

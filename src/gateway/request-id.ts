@@ -17,7 +17,7 @@ export const isRequestId = (text: string): boolean => REQUEST_ID.test(text)
 export const requestIdOf = (sent: unknown): string =>
   typeof sent === 'string' && isRequestId(sent) && withoutKeys(sent) === sent ? sent : nextUuid()
 
-const UUIDS = 256
+const UUIDS = 64
 const UUID_BYTES = 16
 const UUID_LENGTH = 36
 const DIGITS = Buffer.from('0123456789abcdef')
@@ -39,7 +39,7 @@ function nextUuid(): string {
   return uuids.slice(next, (next += UUID_LENGTH))
 }
 
-/** Returns `UUIDS` random UUIDs without separators (RFC 9562 section 5.4). */
+/** Returns `UUIDS` random UUIDs as one text, with nothing between two (RFC 9562 section 5.4). */
 function randomUuids(): string {
   randomFillSync(random)
   let at = 0
@@ -54,7 +54,7 @@ function randomUuids(): string {
   return rendered.toString('latin1')
 }
 
-/** Sets the version of a UUID in its seventh byte, and the variant in its ninth. */
+/** Sets the version of a UUID in its seventh byte, and the variant, with two bits more, in its ninth. */
 function withVersion(byte: number, position: number): number {
   if (position === 6) return 0x40 | (byte & 0x0f)
   return position === 8 ? 0xa0 | (byte & 0x0f) : byte

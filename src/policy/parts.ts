@@ -1,16 +1,15 @@
 import { badRequest, Refusal } from '../errors.ts'
 import { keyOf } from '../limit/key.ts'
-import { memoize } from '../runtime/memoize.ts'
-import { encodePart, encoderOf, nameInKeys } from './key.ts'
+import { memoizeTogether } from '../runtime/memoize.ts'
+import { encodePart, encoderOf, isPerClient, nameInKeys } from './key.ts'
 import type { Caller, Facts } from './facts.ts'
 import { compileKind, type Parameters, secretParts } from './parameter-kinds.ts'
 import type { Limit } from './limit.ts'
 import { isDigest } from './secret-values.ts'
 import { nameIn, type ReadPart, valueReader, wordOf } from './words.ts'
 
-/** Maximum keys of a limit that are kept for the values of tokens, and the maximum length of these. */
-const MAX_KEPT = 10_000
-const MAX_LENGTH = 256
+/** Keeps the keys of clients under all limits: at most 20,000, of ids of at most 64 characters. */
+const keptKeys = memoizeTogether(20_000, 64)
 
 /**
  * True for first parts that differ, or are undefined, between requests with the same token and URL.
@@ -75,7 +74,7 @@ export function compileKey(
     const read = readerOf(part, parameters)
     return { part, read, ...refusalsOf(part, parameters) }
   })
-  const begin = beginner(prefix, name, per[0])
+  const begin = beginner(prefix, name, limit)
   const skipped = skipsMissing ? parts.filter(({ part }) => wordOf(part).mayLack) : []
   return {
     keyFor(caller, facts) {
@@ -104,13 +103,12 @@ export function compileKey(
 }
 
 /**
- * Returns the function that makes the key of a first part. A client calls again: its key is kept, as
- * the maps that are keyed by it would hash a new one for each call.
+ * Returns the function that makes the key of a first part. That of a client is kept: a new key for each
+ * call is hashed and compared in several maps.
  */
-function beginner(prefix: string, name: string, first: string | undefined): (text: string) => string {
+function beginner(prefix: string, name: string, limit: Limit): (text: string) => string {
   const begin = (text: string): string => keyOf(prefix, name, text)
-  const isOfToken = first !== undefined && wordOf(first).from === 'token'
-  return isOfToken ? memoize(begin, MAX_KEPT, MAX_LENGTH) : begin
+  return isPerClient(limit) ? keptKeys(begin) : begin
 }
 
 /**

@@ -105,7 +105,7 @@ export function openRoutes(
   }
 }
 
-/** The parts of a route that depend on its limits alone. */
+/** The parts of a route that depend only on its limits and on settings of the whole file. */
 type LimitedParts = Pick<GatewayRoute, 'countsByIp' | 'settling' | 'shownQuota' | 'proofQuota'>
 
 function limitedParts(compiled: readonly CompiledLimit[], config: Config): LimitedParts {

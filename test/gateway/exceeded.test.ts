@@ -76,9 +76,9 @@ describe('the refusals of a limit', () => {
     expect(refuse({}).status).toBe(429)
   })
 
-  test('are made anew beyond a hundred', () => {
+  test('are made anew beyond a thousand', () => {
     const first = refuse({ retryAfterMs: 1000 })
-    for (let secs = 2; secs <= 101; secs++) refuse({ retryAfterMs: 1000 * secs })
+    for (let secs = 2; secs <= 1001; secs++) refuse({ retryAfterMs: 1000 * secs })
     const again = refuse({ retryAfterMs: 1000 })
     expect(again).toEqual(first)
     expect(again).not.toBe(first)

@@ -1,13 +1,13 @@
 /**
- * A ring of counts, one for each of the last `seconds`. A second is an integer that hardly ever
- * decreases. The count of the newest second is a field: the ring of each caller is used so rarely that
- * the processor reads its array from memory.
+ * A ring of counts, one for each of the last `seconds`. A second is an integer, mostly the newest: calls
+ * may be counted in another order than they ended. The count of the newest second is a field, as the
+ * array of each of many callers would be read from memory, not from the processor's cache.
  */
 export class Ring {
   readonly #seconds: number
   readonly #counts: Uint32Array
   #newest = 0
-  /** The count of the newest second, whose place in the array is 0 until it is over. */
+  /** The count of the newest second; its place in the array is 0 while the second lasts. */
   #latest = 0
 
   constructor(seconds: number) {

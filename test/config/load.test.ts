@@ -11,6 +11,30 @@ import { makeKey } from '../helpers/issuer.ts'
 import { completed, load, mistakesIn } from './load-text.ts'
 
 describe('loadConfig', () => {
+  it('shares the copy of a limit among routes with the same cost and timeout of it', async () => {
+    const text = `
+limits:
+  points: { per: [client], limit: 100, window: 1m }
+  calls: { per: [client], concurrent: 5 }
+routes:
+${[
+  ['a', 2, '10s'],
+  ['b', 2, '10s'],
+  ['c', 3, '20s'],
+]
+  .map(
+    ([path, cost, timeout]) =>
+      `  - { match: "/${path}", upstream: data, authenticate: bearer, limits: [points, calls], cost: { points: ${cost} }, timeout: ${timeout} }`,
+  )
+  .join('\n')}
+`
+    const { config } = await load(completed(text))
+    const [a, b, c] = config.routes.map(({ limits }) => limits)
+    expect(a!.map((limit, i) => limit === b![i])).toEqual([true, true])
+    expect(a!.map((limit, i) => limit === c![i])).toEqual([false, false])
+    expect(c![0]).toMatchObject({ cost: 3 })
+  })
+
   it('fills in the defaults, with durations in milliseconds and sizes in bytes', async () => {
     const { config } = await load(completed(''))
     expect(config).toMatchObject({

@@ -102,7 +102,7 @@ export function createRouteIndex<R extends Pattern>(routes: readonly R[]): Route
 
 const NONE: never[] = []
 
-/** Creates a place. Most places have few parts: of 10,000 patterns, empty lists and maps take 10 MB. */
+/** Creates a place. Its lists and its map are made when they are needed: most places have one or none. */
 const createPlace = <R>(first: number): Place<R> => ({
   first,
   literals: undefined,

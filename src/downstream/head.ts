@@ -1,3 +1,5 @@
+import { added, NONE } from '../runtime/short-list.ts'
+
 /** Every value of some fields; Node keeps only the first value of most, or joins them. */
 export interface Head {
   readonly hosts: readonly string[]
@@ -10,15 +12,6 @@ export interface Head {
 interface MethodOverride {
   readonly field: string
   readonly value: string
-}
-
-const NONE: never[] = []
-
-/** Adds a value to a list, which is `NONE` at first, so that most requests make one list of one value. */
-function added<Value>(values: Value[], value: Value): Value[] {
-  if (values.length === 0) return [value]
-  values.push(value)
-  return values
 }
 
 /** Collects every value of `Host`, `Authorization` and `DPoP`, and of the fields that may replace the method. */

@@ -1,3 +1,4 @@
+import { added, NONE } from '../runtime/short-list.ts'
 import type { Pattern } from './pattern.ts'
 
 /** A path at a host, to find in an index. */
@@ -100,8 +101,6 @@ export function createRouteIndex<R extends Pattern>(routes: readonly R[]): Route
   }
 }
 
-const NONE: never[] = []
-
 /** Creates a place. Its lists and its map are made when they are needed: most places have one or none. */
 const createPlace = <R>(first: number): Place<R> => ({
   first,
@@ -110,12 +109,6 @@ const createPlace = <R>(first: number): Place<R> => ({
   whole: NONE,
   rest: NONE,
 })
-
-function added<R>(entries: Entry<R>[], entry: Entry<R>): Entry<R>[] {
-  if (entries.length === 0) return [entry]
-  entries.push(entry)
-  return entries
-}
 
 /** Returns the place after a segment, which it adds for the pattern at `position` if there is none. */
 function placeAfter<R>(place: Place<R>, segment: Pattern['segments'][number], position: number): Place<R> {

@@ -76,7 +76,7 @@ describe('the refusals of a limit', () => {
     expect(refuse({}).status).toBe(429)
   })
 
-  test('are made anew beyond a thousand', () => {
+  test('are made again after a thousand others', () => {
     const first = refuse({ retryAfterMs: 1000 })
     for (let secs = 2; secs <= 1001; secs++) refuse({ retryAfterMs: 1000 * secs })
     const again = refuse({ retryAfterMs: 1000 })

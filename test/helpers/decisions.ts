@@ -1,7 +1,7 @@
 import { type Decision, longestWait } from '../../src/limit/decision.ts'
 import type { Allowance } from '../../src/limit/store.ts'
 
-export const AT = Date.UTC(2026, 10, 21, 10, 15, 30, 123)
+const AT = Date.UTC(2026, 10, 21, 10, 15, 30, 123)
 
 export function allowance(rest: Partial<Allowance> = {}): Allowance {
   return {

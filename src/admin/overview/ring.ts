@@ -4,14 +4,12 @@
  * array of each of many callers would be read from memory, not from the processor's cache.
  */
 export class Ring {
-  readonly #seconds: number
   readonly #counts: Uint32Array
   #newest = 0
   /** The count of the newest second; its place in the array is 0 while the second lasts. */
   #latest = 0
 
   constructor(seconds: number) {
-    this.#seconds = seconds
     this.#counts = new Uint32Array(seconds + 1)
   }
 
@@ -25,7 +23,7 @@ export class Ring {
   before(second: number): readonly number[] {
     if (second > this.#newest) this.#advance(second)
     const counts = this.#counts
-    return Array.from({ length: this.#seconds }, (_, i) => counts[(second + 1 + i) % counts.length]!)
+    return Array.from({ length: counts.length - 1 }, (_, i) => counts[(second + 1 + i) % counts.length]!)
   }
 
   #advance(second: number): void {
